@@ -1,0 +1,37 @@
+"""Shared by all tests: what this machine lacks is skipped with the reason, or fails under TESTS=all."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+import pytest
+
+ALL = os.environ.get("ONE_GPU_TESTS") == "all"
+
+
+def need(what: str, present: bool, how: str) -> None:
+    """Skip the test when `what` is missing; with ONE_GPU_TESTS=all, fail instead.
+
+    `how` tells the reader how to provide it, for example "apt-get install bubblewrap".
+    """
+    if present:
+        return
+    reason = f"{what} is not here: {how}"
+    if ALL:
+        pytest.fail(f"TESTS=all skips nothing, but {reason}")
+    pytest.skip(reason)
+
+
+def need_command(name: str, how: str) -> str:
+    """Path of a command, or the test is skipped (failed under TESTS=all)."""
+    path = shutil.which(name)
+    need(name, path is not None, how)
+    assert path is not None
+    return path
+
+
+def need_module(name: str) -> None:
+    """Skip (fail under TESTS=all) when a Python package cannot be imported."""
+    need(name, importlib.util.find_spec(name) is not None, f"pip install {name}")
