@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_COUNTS = ("vocab", "hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim")
+_SIZES = ("vocab", "hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim")
 _FLAGS = ("tied", "gated", "qk_norm", "mlp_bias", "norm_bias")
 ATTENTION_BIASES = ("", "qkv", "qkvo")
 
@@ -59,7 +59,7 @@ class Shape:
     sliding_pattern: int | None = None
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
+        for name in _SIZES:
             _require_int(name, getattr(self, name), at_least=1)
         _require_int("norms_per_layer", self.norms_per_layer, at_least=0)
         _require_int("learned_positions", self.learned_positions, at_least=0)
@@ -115,7 +115,7 @@ class Shape:
         if size not in _GEMMA3:
             raise ValueError(f"unknown Gemma 3 size {size!r}; known: {', '.join(_GEMMA3)}")
         return cls(
-            **_GEMMA3[size],
+            **dict(zip(_GEMMA3_FIELDS, _GEMMA3[size], strict=True)),
             vocab=vocab,
             tied=True,
             gated=True,
@@ -138,52 +138,21 @@ class Shape:
         return cls(**shape_fields(config))
 
 
-_GEMMA3: dict[str, dict[str, int]] = {
-    "270m": dict(
-        hidden=640,
-        intermediate=2048,
-        layers=18,
-        heads=4,
-        kv_heads=1,
-        head_dim=256,
-        sliding_window=512,
-    ),
-    "1b": dict(
-        hidden=1152,
-        intermediate=6912,
-        layers=26,
-        heads=4,
-        kv_heads=1,
-        head_dim=256,
-        sliding_window=512,
-    ),
-    "4b": dict(
-        hidden=2560,
-        intermediate=10240,
-        layers=34,
-        heads=8,
-        kv_heads=4,
-        head_dim=256,
-        sliding_window=1024,
-    ),
-    "12b": dict(
-        hidden=3840,
-        intermediate=15360,
-        layers=48,
-        heads=16,
-        kv_heads=8,
-        head_dim=256,
-        sliding_window=1024,
-    ),
-    "27b": dict(
-        hidden=5376,
-        intermediate=21504,
-        layers=62,
-        heads=32,
-        kv_heads=16,
-        head_dim=128,
-        sliding_window=1024,
-    ),
+_GEMMA3_FIELDS = (
+    "hidden",
+    "intermediate",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "sliding_window",
+)
+_GEMMA3 = {
+    "270m": (640, 2048, 18, 4, 1, 256, 512),
+    "1b": (1152, 6912, 26, 4, 1, 256, 512),
+    "4b": (2560, 10240, 34, 8, 4, 256, 1024),
+    "12b": (3840, 15360, 48, 16, 8, 256, 1024),
+    "27b": (5376, 21504, 62, 32, 16, 128, 1024),
 }
 
 
