@@ -1,0 +1,128 @@
+"""What of a notebook cell counts as a definition: imports, functions, classes and constants.
+
+Grading takes these, and nothing that runs, from cells that a learner added. The notebook's `check`
+uses the same reading to warn about a name that would be missing when graded.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import symtable
+from collections.abc import Iterable
+
+_MAGIC = re.compile(r"^\s*(?:[%!]|\?)|^[^#'\"]*\?\s*$")
+_CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def parse_cell(source: str) -> ast.Module:
+    """The syntax tree of a cell; lines of IPython magic (`%`, `!`, `?`) are blanked. Raises
+    SyntaxError, as a compiler does."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        lines = source.split("\n")
+        if lines and lines[0].lstrip().startswith("%%"):
+            lines[0] = ""
+        indents = (line[: len(line) - len(line.lstrip())] for line in lines)
+        plain = [
+            f"{indent}pass" if _MAGIC.match(line) else line
+            for line, indent in zip(lines, indents, strict=True)
+        ]
+        return ast.parse("\n".join(plain))
+
+
+def definitions(source: str) -> list[ast.stmt]:
+    """The imports, functions, classes and constants of a cell, in order. A cell that does not parse
+    has none."""
+    try:
+        body = parse_cell(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [statement for statement in body if _defines(statement)]
+
+
+def _defines(statement: ast.stmt) -> bool:
+    if isinstance(
+        statement,
+        (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    ):
+        return True
+    if isinstance(statement, ast.Assign):
+        return all(map(_is_name, statement.targets)) and _is_constant(statement.value)
+    if isinstance(statement, ast.AnnAssign):
+        return (
+            _is_name(statement.target)
+            and statement.value is not None
+            and _is_constant(statement.value)
+        )
+    # `try: import x / except ImportError: x = None` and `if TYPE_CHECKING:` are imports too.
+    if isinstance(statement, ast.Try):
+        handlers = [inner for handler in statement.handlers for inner in handler.body]
+        inner = statement.body + handlers + statement.orelse + statement.finalbody
+        return all(_defines(each) or isinstance(each, ast.Pass) for each in inner)
+    if isinstance(statement, ast.If):
+        return _is_constant(statement.test) and all(
+            _defines(each) or isinstance(each, ast.Pass)
+            for each in statement.body + statement.orelse
+        )
+    return False
+
+
+def _is_name(target: ast.expr) -> bool:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return all(map(_is_name, target.elts))
+    return isinstance(target, ast.Name)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    """Whether evaluating the expression calls nothing. What a lambda would call, it calls later."""
+    if isinstance(value, ast.Lambda):
+        return True
+    if isinstance(value, _CALLS + _COMPREHENSIONS):
+        return False
+    return all(
+        _is_constant(child) for child in ast.iter_child_nodes(value) if isinstance(child, ast.expr)
+    )
+
+
+def defined_names(sources: Iterable[str]) -> set[str]:
+    """The names that the definitions of these cells bind at top level."""
+    names: set[str] = set()
+    for source in sources:
+        statements = definitions(source)
+        if statements:
+            module = ast.unparse(ast.Module(body=statements, type_ignores=[]))
+            table = symtable.symtable(module, "<cell>", "exec")
+            names |= {
+                symbol.get_name()
+                for symbol in table.get_symbols()
+                if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            }
+    return names
+
+
+def missing_names(source: str, known: Iterable[str]) -> list[str]:
+    """Global names that the functions and classes of a cell read, and that neither the cell nor
+    `known` defines."""
+    try:
+        tree = parse_cell(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    module = ast.unparse(tree)
+    table = symtable.symtable(module, "<cell>", "exec")
+    own = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
+    there = own | set(known) | set(dir(builtins))
+    wanted: set[str] = set()
+    tables = list(table.get_children())
+    while tables:
+        inner = tables.pop()
+        wanted |= {s.get_name() for s in inner.get_symbols() if s.is_global() and s.is_referenced()}
+        tables += inner.get_children()
+    return sorted(wanted - there)

@@ -1,0 +1,273 @@
+"""The one place where an answer is compared with a check: `judge`.
+
+It serves the notebook, the browser and the grader. It reads plain data only; running the learner's
+code is left to the `Answer` it is given, which in the grader stands for a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gradelib.checks import PreparedCase, PreparedCheck, same_outcome
+from gradelib.compare import Difference, Differs, difference, kind_of
+from gradelib.outcomes import Kind, Outcome, call
+from gradelib.verdicts import Reason, Status, Verdict
+from gradelib.wording import call_text, value_text
+
+
+class Answer(Protocol):
+    """A learner's answer to one task, wherever its code runs."""
+
+    @property
+    def failure(self) -> Outcome | None:
+        """Why the answer cannot be called at all; None when it can."""
+
+    def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
+        """Call it on a case's inputs; the outcome of a lost process is an outcome too."""
+
+
+@dataclass(frozen=True)
+class LocalAnswer:
+    """An answer that lives in this very process: a learner's own notebook, or a test."""
+
+    function: Callable[..., Any] | None
+    failure: Outcome | None = None
+
+    def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
+        """Call it here."""
+        assert self.function is not None
+        return call(self.function, one.args, one.kwargs, check.driver)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    case: PreparedCase
+    outcome: Outcome
+    passed: bool
+
+
+# Kinds after which the answer's process is gone or worthless: the remaining cases are not tried.
+_FINAL = {Kind.TIMED_OUT, Kind.OUT_OF_MEMORY, Kind.CRASHED}
+_STATUS = {
+    Kind.RAISED: Status.RAISED,
+    Kind.BAD_VALUE: Status.BAD_VALUE,
+    Kind.TIMED_OUT: Status.TIMED_OUT,
+    Kind.OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
+    Kind.CRASHED: Status.CRASHED,
+    Kind.VALUE: Status.WRONG,
+}
+
+
+def judge(answer: Answer, check: PreparedCheck) -> Verdict:
+    """The verdict on an answer: every case is tried, one is repeated to catch state, and the first
+    failure is explained."""
+    hidden = any(not one.visible for one in check.cases)
+    total = len(check.cases)
+    if answer.failure is not None:
+        return _unloaded(answer.failure, check, total, hidden)
+    tried: list[_Tried] = []
+    for one in check.cases:
+        outcome = answer.call(one, check)
+        tried.append(_Tried(one, outcome, _passes(outcome, one, check)))
+        if outcome.kind in _FINAL:
+            break
+    passed = sum(each.passed for each in tried)
+
+    def verdict(status: Status, reason: Reason, misconception: str | None = None) -> Verdict:
+        score = 1.0 if status is Status.CORRECT else _score(tried, check)
+        if status is Status.NOT_ATTEMPTED:
+            score = 0.0
+        return Verdict(check.task, status, score, reason, misconception, passed, total, hidden)
+
+    if _is_placeholder([each.outcome for each in tried]) and passed < total:
+        return verdict(Status.NOT_ATTEMPTED, Reason("placeholder"), "placeholder")
+    if passed == total:
+        repeated = answer.call(check.cases[0], check)
+        if not _passes(repeated, check.cases[0], check):
+            reason = Reason("state")
+            return Verdict(check.task, Status.WRONG, 0.0, reason, "stateful", passed, total, hidden)
+        return verdict(Status.CORRECT, Reason("correct"))
+    failing = next(each for each in tried if not each.passed)
+    status, reason = _explained(failing, check)
+    misconception, hint = _recognised(tried, failing, check)
+    reason = _with_hint(reason, hint)
+    if misconception in check.sentences and status in (Status.RAISED, Status.BAD_VALUE):
+        status = Status.WRONG  # a recognised way of being wrong says more than how it showed
+    return verdict(status, reason, misconception)
+
+
+def _passes(outcome: Outcome, one: PreparedCase, check: PreparedCheck) -> bool:
+    if outcome.mutated:
+        return False
+    if check.rules:
+        return outcome.kind is Kind.VALUE and _broken_rule(outcome.value, check) is None
+    return same_outcome(outcome, one.expected, check.tolerance)
+
+
+def _broken_rule(value: Any, check: PreparedCheck) -> int | None:
+    """Position of the first rule that the value breaks."""
+    return next((i for i, rule in enumerate(check.rules) if not rule.holds(value)), None)
+
+
+def _score(tried: Sequence[_Tried], check: PreparedCheck) -> float:
+    """The weights of the parts passed whole; nothing without the first part. Never the full score:
+    something failed."""
+    failed = {each.case.part for each in tried if not each.passed}
+    reached = {id(each.case) for each in tried}
+    failed |= {one.part for one in check.cases if id(one) not in reached}
+    if next(iter(check.parts)) in failed:
+        return 0.0
+    return min(sum(weight for name, weight in check.parts.items() if name not in failed), 0.99)
+
+
+def _unloaded(failure: Outcome, check: PreparedCheck, total: int, hidden: bool) -> Verdict:
+    if failure.kind is Kind.VALUE:
+        status, reason, misconception = Status.NOT_ATTEMPTED, Reason("missing"), "placeholder"
+        return Verdict(check.task, status, 0.0, reason, misconception, 0, total, hidden)
+    reason = Reason(f"load {failure.kind}", got=_error_text(failure))
+    return Verdict(check.task, _STATUS[failure.kind], 0.0, reason, None, 0, total, hidden)
+
+
+def _error_text(outcome: Outcome) -> str:
+    name = outcome.errors[0] if outcome.errors else ""
+    return f"{name}: {outcome.detail}" if name and outcome.detail else name or outcome.detail
+
+
+def _is_placeholder(outcomes: Sequence[Outcome]) -> bool:
+    """Whether nothing was written yet: None or `...` everywhere and nothing printed, or
+    NotImplementedError."""
+    return all(
+        (one.kind is Kind.VALUE and one.value is None and not one.printed)
+        or (one.kind is Kind.BAD_VALUE and one.detail == "the placeholder `...`")
+        or (one.kind is Kind.RAISED and "NotImplementedError" in one.errors)
+        for one in outcomes
+    )
+
+
+def _explained(failing: _Tried, check: PreparedCheck) -> tuple[Status, Reason]:
+    """Status and reason of the first failing case. Of a hidden case only the part it belongs to is
+    told."""
+    one, outcome = failing.case, failing.outcome
+    shown = one.visible
+    call_shown = call_text(check.task, one.args, one.kwargs) if shown else ""
+
+    def reason(what: str, got: str = "", expected: str = "", where: str = "") -> Reason:
+        if not shown:
+            return Reason(f"hidden {what}", part=one.part)
+        return Reason(what, call_shown, got, expected, where, one.part)
+
+    if outcome.mutated:
+        return Status.WRONG, reason("mutated")
+    if outcome.kind is Kind.RAISED:
+        expected = value_text(one.expected.value) if one.expected.kind is Kind.VALUE else ""
+        if one.expected.kind is Kind.RAISED:
+            expected = f"{one.expected.errors[0]}"
+        name = outcome.errors[0] if outcome.errors else "an exception"
+        if not shown:
+            # The text of an exception could carry a hidden case's inputs; its class may be told.
+            return Status.RAISED, Reason("hidden raised", got=name, part=one.part)
+        return Status.RAISED, reason("raised", _error_text(outcome), expected)
+    if outcome.kind is not Kind.VALUE:
+        return _STATUS[outcome.kind], reason(str(outcome.kind), outcome.detail)
+    if check.rules:
+        broken = _broken_rule(outcome.value, check)
+        assert broken is not None
+        if not isinstance(outcome.value, dict):
+            return Status.BAD_VALUE, reason("type", kind_of(outcome.value), "a dictionary")
+        return Status.WRONG, reason("rule", value_text(outcome.value))
+    if one.expected.kind is Kind.RAISED:
+        return Status.WRONG, reason("no error", value_text(outcome.value), one.expected.errors[0])
+    found = difference(outcome.value, one.expected.value, check.tolerance)
+    assert found is not None
+    return _differing(found, outcome, one, reason)
+
+
+def _differing(
+    found: Difference, outcome: Outcome, one: PreparedCase, reason: Callable[..., Reason]
+) -> tuple[Status, Reason]:
+    where = "".join(f"[{key!r}]" for key in found.path)
+    if found.how is Differs.TYPE:
+        what = "printed" if outcome.value is None and outcome.printed else "type"
+        return Status.BAD_VALUE, reason(what, kind_of(found.got), kind_of(found.expected), where)
+    if found.how is Differs.NOT_FINITE:
+        return Status.BAD_VALUE, reason("not finite", value_text(found.got), "", where)
+    if found.how in (Differs.LENGTH, Differs.KEYS):
+        got, expected = value_text(found.got), value_text(found.expected)
+        return Status.WRONG, reason(str(found.how), got, expected, where)
+    got, expected = value_text(outcome.value), value_text(one.expected.value)
+    return Status.WRONG, reason("value", got, expected)
+
+
+def _recognised(
+    tried: Sequence[_Tried], failing: _Tried, check: PreparedCheck
+) -> tuple[str | None, str]:
+    """Id and sentence of the known wrong answer that this is, if it is one."""
+    if check.rules:
+        value = failing.outcome.value
+        broken = _broken_rule(value, check) if failing.outcome.kind is Kind.VALUE else None
+        if broken is not None:
+            return check.rules[broken].id, check.rules[broken].sentence
+        return None, ""
+    if any(each.outcome.mutated for each in tried):
+        return "mutates its input", ""
+    known = _known(tried, check)
+    if known is not None:
+        return known, check.sentences[known]
+    return _general(tried, failing), ""
+
+
+def _known(tried: Sequence[_Tried], check: PreparedCheck) -> str | None:
+    """The catalogued misconception whose outcomes are the answer's own: on all cases, else on all
+    failing ones."""
+
+    def agrees(name: str, each: _Tried) -> bool:
+        return same_outcome(each.outcome, each.case.wrong[name], check.tolerance)
+
+    failing = [each for each in tried if not each.passed]
+    for among in (tried, failing):
+        for name in check.sentences:
+            if all(agrees(name, each) for each in among):
+                return name
+    return None
+
+
+def _general(tried: Sequence[_Tried], failing: _Tried) -> str | None:
+    """Wrong shapes that any task can meet."""
+    outcome, expected = failing.outcome, failing.case.expected
+    if outcome.kind is Kind.RAISED:
+        if "RecursionError" in outcome.errors:
+            return "recursion without end"
+        if "NameError" in outcome.errors or "UnboundLocalError" in outcome.errors:
+            return "reads a name that is not there"
+        return None
+    if outcome.kind is not Kind.VALUE or expected.kind is not Kind.VALUE:
+        return None
+    if outcome.value is None and outcome.printed:
+        return "prints instead of returns"
+    number = isinstance(expected.value, (int, float)) and not isinstance(expected.value, bool)
+    if number and isinstance(outcome.value, str):
+        return "returns text"
+    if number and isinstance(outcome.value, list):
+        return "returns a tuple"
+    if number and outcome.value in (float("inf"), float("-inf")):
+        return "infinity"
+    if isinstance(outcome.value, float) and outcome.value != outcome.value:
+        return "not a number"
+    values = [each.outcome.value for each in tried if each.outcome.kind is Kind.VALUE]
+    wanted = [each.case.expected.value for each in tried]
+    if len(values) == len(tried) > 1 and _constant(values) and not _constant(wanted):
+        right_once = any(each.passed for each in tried)
+        return "hard-codes the example" if right_once else "ignores its arguments"
+    return None
+
+
+def _constant(values: Sequence[Any]) -> bool:
+    return all(difference(value, values[0]) is None for value in values)
+
+
+def _with_hint(reason: Reason, hint: str) -> Reason:
+    return Reason(
+        reason.what, reason.call, reason.got, reason.expected, reason.where, reason.part, hint
+    )

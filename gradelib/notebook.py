@@ -1,0 +1,137 @@
+"""The `check` that a learner calls: it reads the visible part of an exercise's checks from the file
+beside the notebook.
+
+It prints nothing of hidden cases, because it has none. The grader's verdict comes from the same
+`judge`, with more cases.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradelib import cells, plain
+from gradelib.checks import PreparedCheck
+from gradelib.judging import LocalAnswer, judge
+from gradelib.outcomes import Kind, Outcome
+from gradelib.verdicts import Verdict
+
+CHECKS_SUFFIX = ".checks.json"
+FORMAT = 1
+
+
+class NotJudgedError(RuntimeError):
+    """A graded cell was run by a grader that does not judge answers in a process of their own."""
+
+
+class CheckFailedError(AssertionError):
+    """Raised in place of a quiet verdict when nbgrader validates a notebook."""
+
+
+def checks_for(exercise: str, folder: str | os.PathLike[str] = ".") -> Callable[..., Verdict]:
+    """The `check(task, answer)` function of an exercise, from `<exercise>.checks.json` in `folder`.
+
+    Raises FileNotFoundError, with what to do, when the file is not there, and ValueError when it is
+    damaged.
+    """
+    path = Path(folder) / f"{exercise}{CHECKS_SUFFIX}"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path.name} is not in {path.parent.resolve()}. It came with the notebook: keep the two in one folder, "
+            "and start Jupyter there (on Colab, upload both)."
+        )
+    return Checks.from_file(path)
+
+
+class Checks:
+    """The visible checks of one exercise; call it with a task's name and your answer."""
+
+    def __init__(self, exercise: str, tasks: Mapping[str, PreparedCheck], known: frozenset[str]):
+        self.exercise = exercise
+        self.tasks = dict(tasks)
+        self._known = known
+
+    @classmethod
+    def from_file(cls, path: Path) -> Checks:
+        """Read a released `.checks.json` file."""
+        try:
+            data = plain.loads(path.read_text(encoding="utf-8"))
+            if data["format"] != FORMAT:
+                raise ValueError(f"it has format {data['format']}, this gradelib reads {FORMAT}")
+            tasks = {
+                name: PreparedCheck.from_public_data(name, check)
+                for name, check in data["tasks"].items()
+            }
+            return cls(data["exercise"], tasks, frozenset(data["names"]))
+        except (plain.WireError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path.name} is damaged or from another version ({error}). Download the exercise again."
+            ) from error
+
+    def __call__(self, task: str, answer: object) -> Verdict:
+        """Try `answer` on the task's visible cases and say how it did."""
+        if task not in self.tasks:
+            raise ValueError(
+                f"exercise {self.exercise} has no task {task!r}; its tasks are {', '.join(self.tasks)}"
+            )
+        execution = os.environ.get("NBGRADER_EXECUTION")
+        if execution == "autograde":
+            raise NotJudgedError(
+                "This cell is marked by the judge, outside the notebook's kernel. Autograde inside a course made by "
+                "`one-gpu course new`, whose nbgrader_config.py names the judge."
+            )
+        verdict = judge(self._local(answer), self.tasks[task])
+        if missing := self._missing_when_graded(answer):
+            listed = ", ".join(f"`{name}`" for name in missing)
+            warning = (
+                f"{listed} will be missing when this is graded: it was made by code that runs, not by a definition. "
+                "Define it in the answer cell or in the helpers cell."
+            )
+            verdict = replace(verdict, warnings=(*verdict.warnings, warning))
+        if execution == "validate" and not verdict:
+            raise CheckFailedError(verdict.message)
+        return verdict
+
+    @staticmethod
+    def _local(answer: object) -> LocalAnswer:
+        if callable(answer):
+            return LocalAnswer(answer)
+        if answer is None or answer is Ellipsis:
+            return LocalAnswer(None, Outcome(Kind.VALUE))
+        detail = f"{type(answer).__name__} value, not a function: pass the function's name without calling it"
+        return LocalAnswer(None, Outcome(Kind.BAD_VALUE, detail=f"a {detail}"))
+
+    def _missing_when_graded(self, answer: object) -> list[str]:
+        """Names the answer reads that no definition of the notebook makes; empty outside
+        IPython."""
+        if "IPython" not in sys.modules:
+            return []
+        shell = sys.modules["IPython"].get_ipython()
+        if shell is None:
+            return []
+        ran: list[str] = [source for source in shell.user_ns.get("In", []) if source]
+        try:
+            source = inspect.getsource(answer)  # type: ignore[arg-type]
+        except (OSError, TypeError):
+            return []
+        known = self._known | cells.defined_names(ran)
+        return cells.missing_names(inspect.cleandoc(source), known)
+
+
+def release_text(exercise: str, checks: Mapping[str, PreparedCheck], names: frozenset[str]) -> str:
+    """The text of a `.checks.json` file. `names` are those that the release's own setup cells
+    define."""
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "exercise": exercise,
+        "names": sorted(names),
+        "tasks": {name: check.public_data() for name, check in checks.items()},
+    }
+    text = plain.dumps(data)
+    return json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,184 @@
+"""What one call of an answer gave, as data, and the function that makes the call.
+
+The same `call` runs in a learner's notebook, in the browser and in the grader's answer process, so
+an answer meets the same conversion of values and the same reading of errors everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from gradelib import plain
+
+PRINTED_LIMIT = 2_000
+DETAIL_LIMIT = 500
+
+
+class Kind(StrEnum):
+    """How a call ended."""
+
+    VALUE = "value"
+    RAISED = "raised"
+    BAD_VALUE = "bad value"
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one call.
+
+    `value` is plain data (kind VALUE only). `errors` holds the names of the raised exception's
+    class and its bases, nearest first. `detail` is for a person: the exception's text, or what kind
+    of object came back. `printed` is the start of what was printed. `mutated` tells that the call
+    changed its inputs.
+    """
+
+    kind: Kind
+    value: Any = None
+    errors: tuple[str, ...] = ()
+    detail: str = ""
+    printed: str = ""
+    mutated: bool = False
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data, for the wire and for files."""
+        data: dict[str, Any] = {"kind": str(self.kind)}
+        if self.kind is Kind.VALUE:
+            data["value"] = self.value
+        if self.errors:
+            data["errors"] = list(self.errors)
+        for name in ("detail", "printed"):
+            if text := getattr(self, name):
+                data[name] = text
+        if self.mutated:
+            data["mutated"] = True
+        return data
+
+    @classmethod
+    def from_data(cls, data: object) -> Self:
+        """Read `to_data`'s form; raises `WireError` for anything else, since a learner's code may
+        have written it."""
+        if not isinstance(data, dict) or not set(data) <= {
+            "kind",
+            "value",
+            "errors",
+            "detail",
+            "printed",
+            "mutated",
+        }:
+            raise plain.WireError(
+                "an outcome has the fields kind, value, errors, detail, printed, mutated"
+            )
+        try:
+            kind = Kind(data.get("kind", ""))
+        except ValueError as error:
+            raise plain.WireError(f"unknown kind of outcome {data.get('kind')!r}") from error
+        errors = data.get("errors", [])
+        if not isinstance(errors, list) or any(type(name) is not str for name in errors):
+            raise plain.WireError("an outcome's errors are names")
+        texts = [data.get("detail", ""), data.get("printed", "")]
+        if any(type(text) is not str for text in texts):
+            raise plain.WireError("an outcome's detail and printed are text")
+        return cls(
+            kind,
+            data.get("value"),
+            tuple(name[:200] for name in errors[:20]),
+            texts[0][:DETAIL_LIMIT],
+            texts[1][:PRINTED_LIMIT],
+            data.get("mutated") is True,
+        )
+
+
+class _Head(io.TextIOBase):
+    """A stream that keeps the first characters written to it and drops the rest."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        room = PRINTED_LIMIT - len(self.text)
+        if room > 0:
+            self.text += text[:room]
+        return len(text)
+
+
+def load_driver(name: str) -> Callable[..., Any]:
+    """The driver function named `"module:function"`; it must live in `gradelib.drivers`.
+
+    A driver takes the answer and a case's inputs, builds what the task needs (tensors from a seed,
+    a layer), uses the answer and returns plain data.
+    """
+    module, _, function = name.partition(":")
+    if module.split(".")[:2] != ["gradelib", "drivers"] or not function:
+        raise ValueError(f"a driver is named 'gradelib.drivers…:function', got {name!r}")
+    driver = getattr(importlib.import_module(module), function)
+    assert callable(driver)
+    return driver  # type: ignore[no-any-return]
+
+
+def call(
+    answer: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    driver: str | None = None,
+) -> Outcome:
+    """Call `answer` on fresh copies of plain inputs and report how that ended; never raises but for
+    KeyboardInterrupt.
+
+    What the answer prints, to standard output or standard error, is kept apart and does not decide
+    anything.
+    """
+    fresh_args = [plain.copy(arg) for arg in args]
+    fresh_kwargs = {name: plain.copy(arg) for name, arg in kwargs.items()}
+    head = _Head()
+    with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
+        outcome = _called(answer, fresh_args, fresh_kwargs, driver)
+    mutated = fresh_args != list(args) or fresh_kwargs != dict(kwargs)
+    return replace(outcome, printed=head.text, mutated=mutated)
+
+
+def _called(
+    answer: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], driver: str | None
+) -> Outcome:
+    try:
+        if driver is None:
+            returned = answer(*args, **kwargs)
+        else:
+            returned = load_driver(driver)(answer, *args, **kwargs)
+        return Outcome(Kind.VALUE, plain.to_plain(returned))
+    except plain.BadValueError as error:
+        return Outcome(Kind.BAD_VALUE, detail=str(error)[:DETAIL_LIMIT])
+    except KeyboardInterrupt:
+        raise
+    except MemoryError as error:
+        return Outcome(Kind.OUT_OF_MEMORY, detail=_text(error))
+    except (SystemExit, GeneratorExit) as error:
+        return Outcome(
+            Kind.CRASHED, detail=f"{type(error).__name__}: the code asked Python to stop"
+        )
+    except BaseException as error:  # noqa: BLE001 - whatever a learner's code raises is a result
+        return raised(error)
+
+
+def raised(error: BaseException) -> Outcome:
+    """The outcome of code that raised `error`."""
+    names = tuple(base.__name__ for base in type(error).__mro__ if base is not object)
+    return Outcome(Kind.RAISED, errors=names, detail=_text(error))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:DETAIL_LIMIT]
+    except Exception:  # noqa: BLE001 - an exception's own __str__ may be broken
+        return "(its message could not be read)"
