@@ -247,7 +247,7 @@ def _opt(c: _Config) -> Fields:
 
 def _with_all_biases(c: _Config, **fields: Any) -> Fields:
     """A model of the GPT family: a plain MLP, and a bias in every linear layer and norm."""
-    biases = {"attention_bias": "qkvo", "mlp_bias": True, "norm_bias": True}
+    biases: Fields = {"attention_bias": "qkvo", "mlp_bias": True, "norm_bias": True}
     return _common(c, gated=False, **biases, **fields)
 
 

@@ -114,8 +114,9 @@ class Shape:
         """
         if size not in _GEMMA3:
             raise ValueError(f"unknown Gemma 3 size {size!r}; known: {', '.join(_GEMMA3)}")
+        sizes: dict[str, Any] = dict(zip(_GEMMA3_FIELDS, _GEMMA3[size], strict=True))
         return cls(
-            **dict(zip(_GEMMA3_FIELDS, _GEMMA3[size], strict=True)),
+            **sizes,
             vocab=vocab,
             tied=True,
             gated=True,
