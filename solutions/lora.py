@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from gradelib.shapes import Shape
 from solutions.dtypes import bits
 from solutions.layers import Linear, head_layer, linear_layers
+from solutions.validation import require_whole
 
 ALL_LINEAR = "all-linear"
 
@@ -37,10 +38,11 @@ def lora_parameters(shape: Shape, r: int, targets: Sequence[str] | str = ALL_LIN
 
     Raises `ValueError` for an unknown target, or a rank below 1 or above a target matrix's rank.
     """
+    require_whole(r=r)
     layers = target_layers(shape, targets)
     full_rank = min(min(layer.inputs, layer.outputs) for layer in layers)
-    if not 1 <= r <= full_rank:
-        raise ValueError(f"r must be from 1 to {full_rank}, the rank of the matrices: got {r}")
+    if r > full_rank:
+        raise ValueError(f"r must be at most {full_rank}, the rank of the matrices: got {r}")
     return sum(r * (layer.inputs + layer.outputs) * layer.count for layer in layers)
 
 

@@ -11,6 +11,7 @@ from math import ceil
 from gradelib.shapes import Shape
 from solutions.layers import linear_layers
 from solutions.parameters import parameter_count
+from solutions.validation import require_whole
 
 BLOCK = 64  # weights that share one scale
 SECOND_BLOCK = 256  # scales that share one scale of their own, under double quantization
@@ -23,8 +24,7 @@ def bits_per_weight(block: int, double_quant: bool, second_block: int = SECOND_B
     Each block has one float32 scale. Double quantization stores that scale in 8 bits, and adds one
     float32 scale for every `second_block` blocks. Raises `ValueError` for a block below 1.
     """
-    if block < 1 or second_block < 1:
-        raise ValueError(f"a block holds at least 1 value: got {block=}, {second_block=}")
+    require_whole(block=block, second_block=second_block)
     if double_quant:
         return 4 + 8 / block + 32 / (block * second_block)
     return 4 + 32 / block
@@ -37,6 +37,7 @@ def matrix_bytes(inputs: int, outputs: int, scheme: str) -> int:
     mean (4 bytes). `int8` (LLM.int8) has one float32 scale an output row. Code tables that layers
     share (about 1 KiB in all) are left out. Raises `ValueError` for an unknown scheme.
     """
+    require_whole(inputs=inputs, outputs=outputs)
     weights = inputs * outputs
     blocks = ceil(weights / BLOCK)
     if scheme == "nf4":

@@ -1,0 +1,143 @@
+"""Floating-point operations of a transformer's matrix products: forward, training, generation.
+
+A multiplication and an addition count as two operations. Only matrix products are counted; norms,
+activations, softmax, biases and the optimizer are left out (below 1 % at the sizes of real models).
+How long they take is left to `solutions.roofline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gradelib.shapes import Shape
+from solutions.layers import Linear, attention_layers, head_layer, mlp_layers
+from solutions.lora import ALL_LINEAR, lora_parameters
+from solutions.validation import require_positive, require_whole
+
+COUNTS = ("executed", "useful")
+METHODS = ("full", "lora", "qlora")
+
+
+def matmul_flops(m: float, k: float, n: float) -> float:
+    """Operations of an (m x k) by (k x n) product: a multiplication and an addition, m·k·n times.
+
+    Raises `ValueError` for a size that is not above 0, as does every function here.
+    """
+    require_positive(m=m, k=k, n=n)
+    return 2 * m * k * n
+
+
+def linear_flops(layers: Iterable[Linear], tokens: float) -> float:
+    """Operations of linear layers that `tokens` tokens pass through."""
+    return sum(layer.count * matmul_flops(tokens, layer.inputs, layer.outputs) for layer in layers)
+
+
+def attended_pairs(seq: int, window: int | None = None) -> int:
+    """Query-key pairs that a causal mask keeps: token i sees i tokens, or `window` if fewer."""
+    reach = seq if window is None else min(seq, window)
+    return reach * (reach + 1) // 2 + (seq - reach) * reach
+
+
+def score_flops(shape: Shape, seq: int, count: str = "executed") -> float:
+    """Operations of QKᵀ and of the product with V, in all layers, for one sequence.
+
+    Each of the two products takes 2·head_dim operations a query head and pair of tokens.
+    `executed` counts all seq² pairs, as a kernel without masking computes them; `useful` counts
+    the pairs that the causal mask and the sliding window keep.
+    """
+    require_whole(seq=seq)
+    if count == "executed":
+        pairs = shape.layers * seq**2
+    elif count == "useful":
+        local = attended_pairs(seq, shape.sliding_window)
+        pairs = shape.global_layers * attended_pairs(seq) + shape.local_layers * local
+    else:
+        raise ValueError(f"unknown count {count!r}; known: {', '.join(COUNTS)}")
+    return 4 * shape.heads * shape.head_dim * pairs
+
+
+def attention_flops(shape: Shape, seq: int, count: str = "executed") -> float:
+    """Operations of attention in all layers for one sequence: q, k, v, o projections and scores."""
+    return linear_flops(attention_layers(shape), seq) + score_flops(shape, seq, count)
+
+
+def mlp_flops(shape: Shape, seq: int) -> float:
+    """Operations of the MLPs in all layers for one sequence."""
+    return linear_flops(mlp_layers(shape), seq)
+
+
+def head_flops(shape: Shape, seq: int) -> float:
+    """Operations of the output head for `seq` tokens. A tied head shares weights, not work."""
+    return linear_flops([head_layer(shape)], seq)
+
+
+def forward_flops(shape: Shape, batch: int, seq: int, count: str = "executed") -> float:
+    """Operations of one forward pass over `batch` sequences. The embedding lookup takes none."""
+    require_whole(batch=batch)
+    return batch * (
+        attention_flops(shape, seq, count) + mlp_flops(shape, seq) + head_flops(shape, seq)
+    )
+
+
+def training_flops_6nd(params: float, tokens: float) -> float:
+    """The rule of thumb C = 6·N·D: 2·N operations a token forward, twice as many backward.
+
+    It leaves out attention scores. Source: Kaplan et al., arXiv:2001.08361, section 2.1.
+    """
+    require_positive(params=params, tokens=tokens)
+    return 6 * params * tokens
+
+
+def training_flops(
+    shape: Shape,
+    batch: int,
+    seq: int,
+    method: str = "full",
+    checkpointing: bool = False,
+    r: int = 0,
+    targets: Sequence[str] | str = ALL_LINEAR,
+) -> float:
+    """Operations of one training step's forward and backward pass, as kernels execute them.
+
+    The backward pass makes two products for each one of the forward pass: one for the gradient of
+    its input, one for that of its other factor. Under `lora` and `qlora` the weights are frozen
+    and need no gradient; attention has no weights, so it keeps both. Checkpointing runs the blocks
+    forward once more. Adapters of rank `r` are counted in full; with `r=0` they are left out.
+
+    Two savings of PyTorch's are left out. Without checkpointing the first block's q, k and v need
+    no input gradient under LoRA (0.2 % of a step or less). Non-reentrant checkpointing stops
+    before the last product of a block that ends without a norm, which Gemma 3's does not.
+
+    Raises `ValueError` for an unknown method or target, and for adapters under `full`.
+    """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    if method == "full" and r:
+        raise ValueError(f"full fine-tuning has no adapters: got r={r}")
+    forward = forward_flops(shape, batch, seq)
+    blocks = forward - batch * head_flops(shape, seq)
+    scores = batch * score_flops(shape, seq)
+    backward = 2 * forward if method == "full" else forward + scores
+    recomputed = blocks if checkpointing else 0
+    passes = 4 if checkpointing else 3
+    adapters = passes * 2 * batch * seq * lora_parameters(shape, r, targets) if r else 0
+    return forward + backward + recomputed + adapters
+
+
+def prefill_flops(shape: Shape, batch: int, prompt: int) -> float:
+    """Operations of reading prompts of `prompt` tokens; only the last token's logits are made."""
+    require_whole(batch=batch)
+    blocks = attention_flops(shape, prompt) + mlp_flops(shape, prompt)
+    return batch * (blocks + head_flops(shape, 1))
+
+
+def decode_flops(shape: Shape, batch: int, context: int) -> float:
+    """Operations of generating one token a sequence that attends to `context` tokens, itself
+    included. Local layers attend to their window at most.
+    """
+    require_whole(batch=batch, context=context)
+    window = shape.sliding_window or context
+    pairs = shape.global_layers * context + shape.local_layers * min(context, window)
+    scores = 4 * shape.heads * shape.head_dim * pairs
+    layers = [*attention_layers(shape), *mlp_layers(shape), head_layer(shape)]
+    return batch * (linear_flops(layers, 1) + scores)
