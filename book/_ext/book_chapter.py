@@ -1,0 +1,388 @@
+"""Sphinx extension: the parts a chapter is made of, as MyST directives.
+
+`objectives`, `worked`, `pitfall`, `summary`, `quiz`, `exercise`, `widget` and `sources`, and the role
+`given`. They decide structure and wording that is the same on every page; looks are in `theme/static/book.css`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import yaml
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
+    from sphinxcontrib.bibtex.domain import BibtexDomain
+
+_log = logging.getLogger(__name__)
+_WORDS_PER_MINUTE = 200  # study pace, slower than fiction's 238 (Brysbaert 2019)
+_MINUTES_PER_FORMULA = 0.5
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class box(nodes.General, nodes.Element):
+    """A titled part of a chapter. Attributes: `kind`, `heading`."""
+
+
+class reading_time(nodes.General, nodes.Element):
+    """Filled in with the page's reading time when the page is written."""
+
+
+class quiz_choice(nodes.General, nodes.Element):
+    """One answer of a quiz: its first child is the answer, the rest explains it. Attribute: `right`."""
+
+
+class quiz_answer(nodes.General, nodes.TextElement):
+    """The words of one answer."""
+
+
+class sources(nodes.General, nodes.Element):
+    """Replaced by the works that the page cites."""
+
+
+# ---------------------------------------------------------------- directives
+
+
+class _Box(SphinxDirective):
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[dict[str, Any]] = {"name": directives.unchanged}
+    kind: ClassVar[str]
+    heading: ClassVar[str]
+
+    def run(self) -> list[nodes.Node]:
+        self.assert_has_content()
+        node = box(kind=self.kind)
+        self.set_source_info(node)
+        label = self.heading
+        title = nodes.paragraph(classes=["box-title"])
+        title += nodes.inline("", label, classes=["box-kind"])
+        if self.arguments:
+            words, _ = self.state.inline_text(self.arguments[0], self.lineno)
+            title += nodes.Text(" ")
+            title += nodes.inline("", "", *words, classes=["box-name"])
+        node += title
+        self.state.nested_parse(self.content, self.content_offset, node)
+        self.add_name(node)
+        return [node]
+
+
+class Objectives(_Box):
+    """What the reader can do after the chapter; its reading time is counted and shown."""
+
+    kind, heading = "objectives", "After this chapter you can"
+
+    def run(self) -> list[nodes.Node]:
+        (node,) = super().run()
+        cast("nodes.Element", node).append(reading_time())
+        return [node]
+
+
+class Worked(_Box):
+    """A worked example; the argument names it."""
+
+    kind, heading = "worked", "Worked example."
+
+
+class Pitfall(_Box):
+    """A mistake that people make, and how to see it; the argument names it."""
+
+    kind, heading = "pitfall", "Pitfall."
+
+
+class Summary(_Box):
+    """The chapter in a few sentences."""
+
+    kind, heading = "summary", "In short"
+
+
+class Quiz(SphinxDirective):
+    """A question and its answers as a task list; each answer is explained.
+
+    The content is the question, then a list. An item starts with `[x]` (right) or `[ ]` (wrong); its further
+    paragraphs explain. Rendered as disclosure widgets: works with a keyboard, offline and without scripts.
+    """
+
+    has_content = True
+    _MARK = re.compile(r"^\[([ xX])\]\s+")
+
+    def run(self) -> list[nodes.Node]:
+        self.assert_has_content()
+        parsed = nodes.Element()
+        self.state.nested_parse(self.content, self.content_offset, parsed)
+        if not parsed.children or not isinstance(parsed.children[-1], nodes.bullet_list):
+            raise self.error("a quiz ends with a list of answers, each '- [x] right' or '- [ ] wrong'")
+        *question, answers = parsed.children
+        if not question:
+            raise self.error("a quiz starts with its question")
+        choices = [self._choice(cast("nodes.list_item", item)) for item in answers.children]
+        if len(choices) < 2 or not any(choice["right"] for choice in choices):
+            raise self.error("a quiz has at least two answers, one of them right ('- [x]')")
+        node = box(kind="quiz")
+        self.set_source_info(node)
+        title = nodes.paragraph(classes=["box-title"])
+        title += nodes.inline("", "Check yourself", classes=["box-kind"])
+        node += title
+        node += question
+        node += choices
+        return [node]
+
+    def _choice(self, item: nodes.list_item) -> quiz_choice:
+        first = item.children[0] if item.children else None
+        text = first.children[0] if isinstance(first, nodes.paragraph) and first.children else None
+        mark = self._MARK.match(text.astext()) if isinstance(text, nodes.Text) else None
+        if first is None or mark is None:
+            raise self.error(f"an answer starts with [x] or [ ], got: {item.astext()[:60]!r}")
+        if len(item.children) < 2:
+            raise self.error(f"an answer is explained in a paragraph below it: {item.astext()[:60]!r}")
+        words = cast("nodes.paragraph", first)
+        words.replace(cast("nodes.Text", text), nodes.Text(text.astext()[mark.end() :]))
+        choice = quiz_choice(right=mark.group(1) != " ")
+        choice += quiz_answer("", "", *words.children)
+        choice += item.children[1:]
+        return choice
+
+
+class ExerciseLink(SphinxDirective):
+    """Points to an exercise by its folder's name, and shows its title; the content says what it asks."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        title, minutes = _exercise_facts(name)
+        if title is None:
+            raise self.error(
+                f"no exercise {name!r}; there are: {', '.join(_exercise_names()) or 'none'}"
+            )
+        node = box(kind="exercise")
+        self.set_source_info(node)
+        heading = nodes.paragraph(classes=["box-title"])
+        heading += nodes.inline("", "Exercise.", classes=["box-kind"])
+        heading += nodes.Text(" ")
+        heading += nodes.inline("", title, classes=["box-name"])
+        node += heading
+        self.state.nested_parse(self.content, self.content_offset, node)
+        where = nodes.paragraph(classes=["box-meta"])
+        where += nodes.Text("Notebook ")
+        where += nodes.literal("", name)
+        if minutes:
+            where += nodes.Text(f", about {minutes} minutes")
+        where += nodes.Text(".")
+        node += where
+        return [node]
+
+
+class Widget(SphinxDirective):
+    """An interactive part: loads `_static/widgets/kit.js` and `_static/widgets/NAME.js` on this page alone.
+
+    The content is what a reader without scripts gets: it says the same in words or as a table.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"scripts": directives.unchanged, "label": directives.unchanged}
+
+    def run(self) -> list[nodes.Node]:
+        self.assert_has_content()
+        name = self.arguments[0]
+        scripts = [*self.options.get("scripts", "").split(), f"{name}.js"]
+        folder = Path(self.env.srcdir) / "_static" / "widgets"
+        for script in scripts:
+            if not (folder / script).is_file():
+                raise self.error(f"widget script not found: _static/widgets/{script}")
+        used = self.env.metadata[self.env.docname].setdefault("widget_scripts", [])
+        used.extend(script for script in scripts if script not in used)
+        node = nodes.container(classes=["widget"])
+        node["widget"] = name
+        self.set_source_info(node)
+        label = self.options.get("label", name.replace("_", " ").capitalize())
+        start = f'<div class="widget" data-widget="{name}" role="group" aria-label="{label}">'
+        fallback = nodes.container(classes=["widget-fallback"])
+        self.state.nested_parse(self.content, self.content_offset, fallback)
+        return [
+            nodes.raw("", start, format="html"),
+            fallback,
+            nodes.raw("", "</div>", format="html"),
+        ]
+
+
+class Sources(SphinxDirective):
+    """Lists the works that this page cites, in full, and makes the page's citations point here."""
+
+    def run(self) -> list[nodes.Node]:
+        node = sources()
+        self.set_source_info(node)
+        return [node]
+
+
+def given_role(
+    name: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = None
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """A number that the text itself sets: a definition, or the premise of an example. Shown as plain text."""
+    return [nodes.Text(text.replace(" ", "\N{NO-BREAK SPACE}"))], []
+
+
+# ---------------------------------------------------------------- exercises
+
+
+def _exercise_names() -> list[str]:
+    return sorted(path.parent.name for path in (_ROOT / "exercises").glob("*/*.md"))
+
+
+def _exercise_facts(name: str) -> tuple[str | None, int | None]:
+    """Title and minutes of an exercise from its source; (None, None) where there is none."""
+    pages = sorted((_ROOT / "exercises" / name).glob("*.md"))
+    if not pages:
+        return None, None
+    text = pages[0].read_text(encoding="utf-8")
+    front: dict[str, Any] = {}
+    if text.startswith("---"):
+        _, header, text = text.split("---", 2)
+        front = yaml.safe_load(header) or {}
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    own = front.get("exercise") if isinstance(front.get("exercise"), dict) else front
+    title = (own or {}).get("title") or front.get("title") or (heading and heading.group(1)) or name
+    return str(title).strip(), (own or {}).get("minutes") or front.get("minutes")
+
+
+# ---------------------------------------------------------------- when a page is written
+
+
+def reading_minutes(document: nodes.Node) -> int:
+    """Minutes to read a page: its words at a study pace, and half a minute for each displayed formula."""
+    skipped = (nodes.literal_block, nodes.raw, nodes.math_block)
+    words = 0
+    for text in document.findall(nodes.Text):
+        if not any(isinstance(parent, skipped) for parent in _ancestors(text)):
+            words += len(text.astext().split())
+    formulas = sum(1 for _ in document.findall(nodes.math_block))
+    return max(1, round(words / _WORDS_PER_MINUTE + formulas * _MINUTES_PER_FORMULA))
+
+
+def _ancestors(node: nodes.Node) -> list[nodes.Node]:
+    found = []
+    while node.parent is not None:
+        node = node.parent
+        found.append(node)
+    return found
+
+
+class FillReadingTime(SphinxPostTransform):
+    """Writes the reading time once the whole page is known."""
+
+    default_priority = 900
+
+    def run(self, **kwargs: Any) -> None:
+        for node in list(self.document.findall(reading_time)):
+            minutes = reading_minutes(self.document)
+            text = f"About {minutes} minute{'s' if minutes > 1 else ''} to read."
+            node.replace_self(nodes.paragraph("", text, classes=["box-meta"]))
+
+
+class FillSources(SphinxPostTransform):
+    """Replaces `sources` by the works cited on the page; must run after citations are resolved (10)."""
+
+    default_priority = 20
+
+    def run(self, **kwargs: Any) -> None:
+        holders = list(self.document.findall(sources))
+        if not holders:
+            return
+        domain = cast("BibtexDomain", self.env.get_domain("cite"))
+        docname = self.env.docname
+        cited = {
+            target.key
+            for reference in domain.citation_refs
+            if reference.docname == docname
+            for target in reference.targets
+        }
+        if not cited:
+            _log.warning("this page has a list of sources and cites nothing", location=holders[0])
+        from sphinxcontrib.bibtex.transforms import BibliographyTransform, node_text_transform
+
+        entries = {c.key: c for c in domain.citations if c.key in cited}
+        items = nodes.bullet_list(classes=["sources"])
+        anchors = {}
+        for key in sorted(entries, key=lambda k: str(entries[k].formatted_entry.text)):
+            citation = entries[key]
+            anchors[citation.citation_id] = f"source-{nodes.make_id(key)}"
+            item = nodes.list_item("", ids=[anchors[citation.citation_id]])
+            item += BibliographyTransform.backend.paragraph(citation.formatted_entry)
+            node_text_transform(item)
+            items += item
+        for holder in holders:
+            holder.replace_self(items)
+        for reference in self.document.findall(nodes.reference):
+            fragment = reference.get("refuri", "").partition("#")[2] or reference.get("refid", "")
+            if fragment in anchors:
+                reference.attributes.pop("refuri", None)
+                reference["refid"] = anchors[fragment]
+                reference["internal"] = True
+
+
+# ---------------------------------------------------------------- HTML
+
+
+def _visit_box(self: HTML5Translator, node: box) -> None:
+    tag = "section" if node["kind"] in {"objectives", "summary", "quiz"} else "div"
+    self.body.append(self.starttag(node, "div", CLASS=f"box box-{node['kind']}"))
+    del tag
+
+
+def _depart_box(self: HTML5Translator, node: box) -> None:
+    self.body.append("</div>\n")
+
+
+def _visit_choice(self: HTML5Translator, node: quiz_choice) -> None:
+    self.body.append(self.starttag(node, "details", CLASS="choice right" if node["right"] else "choice wrong"))
+
+
+def _depart_choice(self: HTML5Translator, node: quiz_choice) -> None:
+    self.body.append("</div></details>\n")
+
+
+def _visit_answer(self: HTML5Translator, node: quiz_answer) -> None:
+    self.body.append("<summary>")
+
+
+def _depart_answer(self: HTML5Translator, node: quiz_answer) -> None:
+    choice = cast("quiz_choice", node.parent)
+    verdict = "Right." if choice["right"] else "Not this one."
+    self.body.append(f'</summary>\n<div class="why"><p class="verdict">{verdict}</p>\n')
+
+
+def _pass(self: Any, node: nodes.Element) -> None:
+    """Other writers show the content alone."""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives, the role and how they are written."""
+    others = {writer: (_pass, _pass) for writer in ("latex", "text", "man", "texinfo")}
+    app.add_node(box, html=(_visit_box, _depart_box), **others)
+    app.add_node(quiz_choice, html=(_visit_choice, _depart_choice), **others)
+    app.add_node(quiz_answer, html=(_visit_answer, _depart_answer), **others)
+    app.add_node(reading_time)
+    app.add_node(sources)
+    app.add_directive("objectives", Objectives)
+    app.add_directive("worked", Worked)
+    app.add_directive("pitfall", Pitfall)
+    app.add_directive("summary", Summary)
+    app.add_directive("quiz", Quiz)
+    app.add_directive("exercise", ExerciseLink)
+    app.add_directive("widget", Widget)
+    app.add_directive("sources", Sources)
+    app.add_role("given", given_role)
+    app.add_post_transform(FillReadingTime)
+    app.add_post_transform(FillSources)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

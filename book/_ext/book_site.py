@@ -1,0 +1,137 @@
+"""Sphinx extension: the theme, what each page loads, and when a page's numbers are out of date.
+
+A page gets one stylesheet and one deferred script; only a page with a widget gets that widget's files, only the
+search page the index. Nothing else that Sphinx or an extension would add is let through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import imagesize
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.config import Config
+    from sphinx.writers.html5 import HTML5Translator
+
+_HERE = Path(__file__).resolve().parent
+_ROOT = _HERE.parents[1]
+_IMAGE = re.compile(r"<img\b[^>]*>")
+_SOURCE = re.compile(r'\bsrc="([^"]+)"')
+_SEARCH_SCRIPTS = [
+    "_static/documentation_options.js",
+    "_static/doctools.js",
+    "_static/sphinx_highlight.js",
+    "_static/language_data.js",
+    "_static/searchtools.js",
+    "searchindex.js",
+]
+# Changing any of these may change a number in the book.
+_COMPUTED_FROM = ["gradelib/**/*.py", "solutions/**/*.py", "book/data/**/*", "book/_ext/figures.py", ".constraints.txt"]
+
+
+def sources_digest(root: Path = _ROOT) -> str:
+    """Digest of every file that a computed number or figure depends on, besides the page itself."""
+    digest = hashlib.sha256()
+    for pattern in _COMPUTED_FROM:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file():
+                digest.update(path.relative_to(root).as_posix().encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _prepare(app: Sphinx, config: Config) -> None:
+    """Name the execution cache after its inputs, and let page code import the helper for figures."""
+    config.computed_from = sources_digest()
+    cache = Path(config.nb_execution_cache_path or Path(app.outdir).parent / ".jupyter_cache")
+    config.nb_execution_cache_path = str(cache / config.computed_from)
+    paths = [str(_HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+class WrapTables(SphinxPostTransform):
+    """Puts each table in a box that scrolls sideways, so that a wide one does not widen the page."""
+
+    default_priority = 950
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for table in list(self.document.findall(nodes.table)):
+            holder = nodes.container(classes=["table-scroll"])
+            table.replace_self(holder)
+            holder += table
+
+
+def _with_image_attributes(app: Sphinx, body: str) -> str:
+    """Give each image its size, so that the text does not jump, and load it when it comes near."""
+    files = {name: path for path, name in app.builder.images.items()}
+
+    def complete(match: re.Match[str]) -> str:
+        tag = match.group(0)
+        source = _SOURCE.search(tag)
+        path = files.get(Path(source.group(1)).name) if source else None
+        extra = ' loading="lazy" decoding="async"'
+        if path and "width=" not in tag:
+            width, height = imagesize.get(Path(app.srcdir) / path)
+            if width > 0:
+                extra += f' width="{width}" height="{height}"'
+        return tag.rstrip("/>").rstrip() + extra + ">"
+
+    return _IMAGE.sub(complete, body)
+
+
+def _description(doctree: nodes.document | None) -> str:
+    """The page's first paragraph, for search engines and link previews."""
+    if doctree is None:
+        return ""
+    for paragraph in doctree.findall(nodes.paragraph):
+        text = " ".join(paragraph.astext().split())
+        if isinstance(paragraph.parent, nodes.section) and len(text) > 40:
+            return text if len(text) <= 160 else text[:157].rsplit(" ", 1)[0] + " …"
+    return ""
+
+
+def _page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Choose what this page loads and what its margins show."""
+    widgets = app.env.metadata.get(pagename, {}).get("widget_scripts", [])
+    context["page_styles"] = ["_static/book.css"]
+    context["page_scripts"] = ["_static/book.js"]
+    if widgets:
+        context["page_styles"].append("_static/widgets/kit.css")
+        context["page_scripts"] += [f"_static/widgets/{name}" for name in ["kit.js", *widgets]]
+    if pagename == "search":
+        context["page_scripts"] += _SEARCH_SCRIPTS
+    if context.get("body"):
+        context["body"] = _with_image_attributes(app, context["body"])
+    context["page_description"] = _description(doctree)
+    toc = context.get("toc", "") if context.get("display_toc") else ""
+    context["page_toc"] = _sections_only(toc)
+    contents = context["toctree"](maxdepth=2, collapse=False, includehidden=True, titles_only=True)
+    # Sphinx marks the current page with a class alone; say it to screen readers too.
+    context["book_contents"] = (contents or "").replace(
+        'class="current reference internal"', 'class="current reference internal" aria-current="page"'
+    )
+
+
+def _sections_only(toc: str) -> str:
+    """Drop the page's own title from its list of sections: keep what is nested in the first item."""
+    inner = re.search(r"</a>\s*(<ul>.*</ul>)\s*</li>\s*</ul>\s*$", toc, re.DOTALL)
+    return inner.group(1) if inner else ""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the theme and the steps above."""
+    app.add_html_theme("one_gpu", str(_HERE / "theme"))
+    app.add_config_value("computed_from", "", "env")
+    app.connect("config-inited", _prepare, priority=900)
+    app.connect("html-page-context", _page, priority=900)
+    app.add_post_transform(WrapTables)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
