@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from numbers import Integral
+from typing import Any
 
 
 def require_positive(**amounts: float) -> None:
@@ -13,7 +14,7 @@ def require_positive(**amounts: float) -> None:
             raise ValueError(f"{name} must be above 0: got {value!r}")
 
 
-def require_whole(**sizes: int) -> None:
+def require_whole(**sizes: Any) -> None:
     """Raise `ValueError` that names the first of `sizes` that is not a whole number from 1 up."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
