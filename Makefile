@@ -1,0 +1,86 @@
+# Everything a newcomer needs: `make demo` shows the whole thing, `make test` proves it.
+# The environment is made once, in .venv, from the exact versions in .constraints.txt.
+
+PYTHON ?= python3
+VENV   ?= .venv
+TESTS  ?= fast
+JOBS   ?= 2
+PORT   ?= 8000
+
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+SITE   := _build/html
+DEMO   := _build/demo
+# nbgrader calls alembic, and jupyter-book calls jupyter, by name.
+export PATH := $(abspath $(BIN)):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+BOOK_SOURCES   := $(shell find book exercises gradelib solutions -type f -not -path '*/__pycache__/*' -not -path '*/_generated/*')
+COURSE_SOURCES := $(shell find exercises gradelib solutions -type f -not -path '*/__pycache__/*')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test site serve check bench estimate clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(SITE)/.built $(DEMO)/.done  ## build the site, make a course, grade a sample class, show the marks
+	@$(PY) -m solutions.demo show $(DEMO)
+	@echo "Site: file://$(abspath $(SITE))/index.html   (or: make serve)"
+
+test: $(VENV)/.dev $(SITE)/.built  ## run the tests (TESTS=all: slow ones too, nothing skipped)
+ifeq ($(TESTS),all)
+	ONE_GPU_TESTS=all $(PY) -m pytest -n $(JOBS) --dist loadfile -m "not gpu"
+else
+	$(PY) -m pytest -n $(JOBS) --dist loadfile -m "not gpu and not slow"
+endif
+
+site: $(SITE)/.built  ## build the site into _build/html
+	@echo "Site: file://$(abspath $(SITE))/index.html"
+
+serve: $(SITE)/.built  ## serve the site on http://localhost:8000 (PORT=...)
+	$(PY) -m http.server --directory $(SITE) --bind 127.0.0.1 $(PORT)
+
+check: $(VENV)/.dev  ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## measure grading against nbgrader, in one run
+	$(PY) tests/bench/grading.py
+
+estimate: $(VENV)/.demo  ## memory, time and energy of one run: make estimate ARGS="gemma3-4b --method lora"
+	@$(PY) -m solutions.estimate $(ARGS)
+
+clean:  ## remove what was built (the environment stays: remove .venv by hand)
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(SITE)/.built: $(VENV)/.demo _config.yml $(BOOK_SOURCES)
+	$(BIN)/jupyter-book build book --config _config.yml --path-output . -W -n --keep-going
+	@touch $@
+
+$(DEMO)/.done: $(VENV)/.demo $(COURSE_SOURCES)
+	rm -rf $(DEMO)
+	$(PY) -m solutions.demo run $(DEMO)
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing. Debian: apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# What the demo needs: the book and the course tools, without PyTorch.
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml .constraints.txt
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[book,grade]'
+	@touch $@
+
+# What the tests need: everything. PyTorch first, by its exact version, so that a build chosen
+# by pip's own settings (a CPU build, say) is kept.
+$(VENV)/.dev: $(VENV)/.demo
+	$(PY) -m pip install --quiet --constraint .constraints.txt torch
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
+	@touch $@
