@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _converter = LatexToMathML()
+_PLAIN_ENVIRONMENT = {"align": "aligned", "gather": "gathered", "equation": "aligned"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def to_mathml(tex: str, *, display: bool) -> str:
     """Return the `<math>` element for `tex`; raises `LatexError` where it is not understood."""
-    # MyST marks up line breaks outside an environment as Sphinx does: implied alignment.
+    # Sphinx numbers a displayed formula as a whole, so the environments that number each line become plain ones.
+    for numbered, plain in _PLAIN_ENVIRONMENT.items():
+        tex = re.sub(rf"(\\(?:begin|end)){{{numbered}\*?}}", rf"\1{{{plain}}}", tex)
     if display and r"\\" in tex and r"\begin{" not in tex:
-        tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
+        tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"  # as Sphinx does for its other renderers
     return _converter.convert_with_local_state(tex, displaystyle=display)
 
 

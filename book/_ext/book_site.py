@@ -131,6 +131,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the theme and the steps above."""
     app.add_html_theme("one_gpu", str(_HERE / "theme"))
     app.add_config_value("computed_from", "", "env")
+    app.add_config_value("comments_config", {}, "")  # jupyter-book passes it on whether or not comments are used
     app.connect("config-inited", _prepare, priority=900)
     app.connect("html-page-context", _page, priority=900)
     app.add_post_transform(WrapTables)
