@@ -331,6 +331,24 @@ class FillSources(SphinxPostTransform):
                 reference["internal"] = True
 
 
+class ListReferences(SphinxPostTransform):
+    """Turns the bibliography into a plain list: docutils' roles for citations are deprecated in ARIA."""
+
+    default_priority = 30
+
+    def run(self, **kwargs: Any) -> None:
+        for citation in list(self.document.findall(nodes.citation)):
+            if citation.parent is None:
+                continue
+            holder = citation.parent
+            items = nodes.bullet_list(classes=["references"])
+            for entry in list(holder.findall(nodes.citation)):
+                item = nodes.list_item("", ids=entry["ids"])
+                item += [child for child in entry.children if not isinstance(child, nodes.label)]
+                items += item
+            holder.replace_self(items)
+
+
 # ---------------------------------------------------------------- HTML
 
 
@@ -385,4 +403,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("given", given_role)
     app.add_post_transform(FillReadingTime)
     app.add_post_transform(FillSources)
+    app.add_post_transform(ListReferences)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

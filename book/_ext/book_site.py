@@ -115,10 +115,14 @@ def _page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any]
     toc = context.get("toc", "") if context.get("display_toc") else ""
     context["page_toc"] = _sections_only(toc)
     contents = context["toctree"](maxdepth=2, collapse=False, includehidden=True, titles_only=True)
-    # Sphinx marks the current page with a class alone; say it to screen readers too.
-    context["book_contents"] = (contents or "").replace(
-        'class="current reference internal"', 'class="current reference internal" aria-current="page"'
-    )
+    context["book_contents"] = _accessible_contents(contents or "")
+
+
+def _accessible_contents(contents: str) -> str:
+    """Say which page is the current one, and drop Sphinx's heading role, which lacks its level."""
+    contents = contents.replace('<p class="caption" role="heading">', '<p class="caption">')
+    link = 'class="current reference internal"'
+    return contents.replace(link, f'{link} aria-current="page"')
 
 
 def _sections_only(toc: str) -> str:

@@ -1,0 +1,179 @@
+"""What a reader does with the site, done in Chromium: read, search, switch colours, open answers; served and from a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.site.conftest import watch_faults
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(params=["served", "from a file"])
+def start(request: pytest.FixtureRequest, site: Path) -> str:
+    """Where the site begins, once over HTTP and once from the disk."""
+    if request.param == "served":
+        return str(request.getfixturevalue("site_url"))
+    return f"file://{site}"
+
+
+def test_every_page_opens_without_a_fault(
+    browser: Browser, start: str, page_names: list[str]
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    faults = watch_faults(page)
+    for name in page_names:
+        page.goto(f"{start}/{name}.html", wait_until="load")
+        assert page.locator("main h1").is_visible(), name
+        assert "theme" in page.evaluate("({...document.documentElement.dataset})"), name
+    context.close()
+    assert not faults, "\n".join(faults)
+
+
+def test_the_first_address_leads_to_the_start_page(tab: Page, start: str) -> None:
+    tab.goto(f"{start}/index.html")
+    tab.wait_for_url("**/intro.html")
+    assert tab.locator("h1").inner_text().startswith("Bigger Models")
+
+
+def test_a_search_from_the_header_finds_and_opens_a_page(tab: Page, start: str) -> None:
+    tab.goto(f"{start}/intro.html")
+    tab.fill("#bar-query", "swamping")
+    tab.press("#bar-query", "Enter")
+    tab.wait_for_selector("#search-results .search li a")
+    hits = tab.eval_on_selector_all("#search-results .search li a", "as => as.map(a => a.getAttribute('href'))")
+    assert any("glossary.html" in hit for hit in hits), hits
+    tab.click("#search-results .search li a >> nth=0")
+    tab.wait_for_selector("main h1")
+    assert "search.html" not in tab.url
+
+
+def test_a_search_without_a_result_says_so(tab: Page, start: str) -> None:
+    tab.goto(f"{start}/search.html?q=xyzzyqwert")
+    tab.wait_for_selector("#search-results :text('did not match')")
+    assert tab.locator("#search-results .search li").count() == 0
+
+
+def test_words_typed_into_search_are_never_read_as_markup(tab: Page, start: str) -> None:
+    tab.goto(f"{start}/search.html?q=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%20format")
+    tab.wait_for_selector("#search-results h2, #search-results p")
+    assert tab.locator("#search-results img").count() == 0
+
+
+def test_the_colour_switch_goes_round_and_is_remembered(browser: Browser, start: str) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{start}/intro.html")
+
+    def shown() -> tuple[str, str]:
+        return page.evaluate("[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]")
+
+    assert shown()[0] == "dark"  # as the system
+    page.click("#theme-button")
+    light = shown()
+    assert light[0] == "light"
+    assert page.get_attribute("#theme-button", "aria-label") == "Colours: light"
+    page.goto(f"{start}/glossary.html")
+    assert shown() == light  # on the next page too
+    page.click("#theme-button")
+    dark = shown()
+    assert dark[0] == "dark"
+    assert dark[1] != light[1]
+    page.click("#theme-button")
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")  # follows the system live
+    context.close()
+
+
+def test_the_contents_open_on_a_phone_and_close_with_escape(browser: Browser, start: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{start}/intro.html")
+    assert not page.locator("#contents").is_visible()
+    page.tap("#menu-button")
+    assert page.locator("#contents").is_visible()
+    assert page.get_attribute("#menu-button", "aria-expanded") == "true"
+    page.keyboard.press("Escape")
+    assert not page.locator("#contents").is_visible()
+    assert page.evaluate("document.activeElement.id") == "menu-button"
+    page.tap("#menu-button")
+    page.tap("#contents >> text=Glossary")
+    page.wait_for_url("**/glossary.html")
+    assert page.get_attribute("#contents a.current", "aria-current") == "page"
+    context.close()
+
+
+def test_the_site_reads_without_scripts(browser: Browser, start: str, page_names: list[str]) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    for name in page_names:
+        page.goto(f"{start}/{name}.html")
+        assert page.locator("main h1").is_visible(), name
+        assert page.locator("#contents a").first.is_visible(), f"{name}: no way to another page"
+        for choice in page.locator(".choice").all():
+            choice.locator("summary").click()
+            assert choice.locator(".verdict").is_visible()
+    context.close()
+
+
+def test_an_answer_explains_itself_with_the_keyboard_alone(
+    tab: Page, start: str, page_names: list[str]
+) -> None:
+    quizzes = 0
+    for name in page_names:
+        tab.goto(f"{start}/{name}.html")
+        for choice in tab.locator(".choice").all():
+            quizzes += 1
+            choice.locator("summary").focus()
+            tab.keyboard.press("Enter")
+            why = choice.locator(".why")
+            assert why.is_visible()
+            assert len(why.inner_text().split()) >= 4, f"{name}: an answer is not explained"
+    if any("/" in name for name in page_names):
+        assert quizzes
+
+
+def test_formulas_are_mathml_in_the_math_font(tab: Page, start: str, page_names: list[str]) -> None:
+    formulas = 0
+    for name in page_names:
+        tab.goto(f"{start}/{name}.html")
+        tab.evaluate("document.fonts.ready")
+        count = tab.locator("article math").count()
+        formulas += count
+        if not count:
+            continue
+        assert tab.evaluate("[...document.fonts].some((f) => f.family.includes('Book Math') && f.status === 'loaded')")
+        raw = tab.evaluate(
+            r"""() => { const t = document.querySelector("article").cloneNode(true);
+                t.querySelectorAll("pre, code").forEach((e) => e.remove());
+                return t.textContent.match(/\\(frac|text|times|begin|left|sum)|\$\$/g); }"""
+        )
+        assert not raw, f"{name}: TeX is left in the text: {raw}"
+    assert formulas
+
+
+def test_every_sign_of_every_formula_is_in_the_math_font(
+    tab: Page, site: Path, page_names: list[str]
+) -> None:
+    """A sign outside the font's subset would be set in whatever the reader has: add it to the subset (see OFL.txt)."""
+    import re
+
+    css = (site / "_static" / "book.css").read_text(encoding="utf-8")
+    listed = re.search(r"unicode-range:\s*([^;]+);", css).group(1)
+    known: set[int] = set()
+    for part in listed.replace("U+", "").split(","):
+        first, _, last = part.strip().partition("-")
+        known.update(range(int(first, 16), int(last or first, 16) + 1))
+    foreign = {}
+    for name in page_names:
+        tab.goto(f"file://{site}/{name}.html")
+        signs = set(tab.evaluate("[...document.querySelectorAll('article math')].map((m) => m.textContent).join('')"))
+        if unknown := {sign for sign in signs if ord(sign) not in known and not sign.isspace()}:
+            foreign[name] = unknown
+    assert not foreign, foreign
