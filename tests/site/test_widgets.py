@@ -123,9 +123,24 @@ def test_numbers_are_rounded_as_torch_rounds_them(explorer: Page, name: str) -> 
     from tests.site.golden.formats import exact, float32_only, hard_numbers, torch_bits
 
     numbers = float32_only(hard_numbers(name))
-    assert len(numbers) > 200
+    assert len(numbers) > 100
     got = _encode(explorer, name, [exact(n) for n in numbers])
     assert not _differences(numbers, got, torch_bits(name, numbers))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("fp32", "float32"), ("fp16", "float16")])
+def test_numbers_are_rounded_as_numpy_rounds_them(explorer: Page, name: str, dtype: str) -> None:
+    """numpy goes from float64 in one step, so that points a hair from the middle of two numbers tell."""
+    import numpy as np
+
+    from tests.site.golden.formats import exact, hard_numbers
+
+    numbers = hard_numbers(name)
+    assert len(numbers) > 600
+    with np.errstate(over="ignore"):
+        wanted = np.array(numbers).astype(dtype).view(f"u{np.dtype(dtype).itemsize}").tolist()
+    got = _encode(explorer, name, [exact(n) for n in numbers])
+    assert not _differences(numbers, got, wanted)
 
 
 @pytest.mark.parametrize("name", ["bf16", "e4m3", "e5m2", "e2m1"])
