@@ -7,12 +7,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing import BracketStyle
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
+from sphinxcontrib.bibtex.transforms import BibliographyTransform, node_text_transform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -203,9 +208,6 @@ class Widget(SphinxDirective):
                 raise self.error(f"widget script not found: _static/widgets/{script}")
         used = self.env.metadata[self.env.docname].setdefault("widget_scripts", [])
         used.extend(script for script in scripts if script not in used)
-        node = nodes.container(classes=["widget"])
-        node["widget"] = name
-        self.set_source_info(node)
         label = self.options.get("label", name.replace("_", " ").capitalize())
         start = f'<div class="widget" data-widget="{name}" role="group" aria-label="{label}">'
         fallback = nodes.container(classes=["widget-fallback"])
@@ -309,8 +311,6 @@ class FillSources(SphinxPostTransform):
         }
         if not cited:
             _log.warning("this page has a list of sources and cites nothing", location=holders[0])
-        from sphinxcontrib.bibtex.transforms import BibliographyTransform, node_text_transform
-
         entries = {c.key: c for c in domain.citations if c.key in cited}
         items = nodes.bullet_list(classes=["sources"])
         anchors = {}
@@ -353,9 +353,7 @@ class ListReferences(SphinxPostTransform):
 
 
 def _visit_box(self: HTML5Translator, node: box) -> None:
-    tag = "section" if node["kind"] in {"objectives", "summary", "quiz"} else "div"
     self.body.append(self.starttag(node, "div", CLASS=f"box box-{node['kind']}"))
-    del tag
 
 
 def _depart_box(self: HTML5Translator, node: box) -> None:
@@ -384,8 +382,17 @@ def _pass(self: Any, node: nodes.Element) -> None:
     """Other writers show the content alone."""
 
 
+@dataclass
+class RoundAuthorYear(AuthorYearReferenceStyle):
+    """Citations as (Author, year)."""
+
+    bracket_parenthetical: BracketStyle = field(default_factory=lambda: BracketStyle("(", ")"))
+    bracket_textual: BracketStyle = field(default_factory=lambda: BracketStyle("(", ")"))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives, the role and how they are written."""
+    register_plugin("sphinxcontrib.bibtex.style.referencing", "round_author_year", RoundAuthorYear)
     others = {writer: (_pass, _pass) for writer in ("latex", "text", "man", "texinfo")}
     app.add_node(box, html=(_visit_box, _depart_box), **others)
     app.add_node(quiz_choice, html=(_visit_choice, _depart_choice), **others)

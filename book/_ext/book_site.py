@@ -33,14 +33,24 @@ _SEARCH_SCRIPTS = [
     "_static/searchtools.js",
     "searchindex.js",
 ]
-# Changing any of these may change a number in the book.
-_COMPUTED_FROM = ["gradelib/**/*.py", "solutions/**/*.py", "book/data/**/*", "book/_ext/figures.py", ".constraints.txt"]
+_UNUSED = ["basic.css", "pygments.css", "mystnb*.css", "minus.png", "plus.png", "file.png"]
+# Changing any of the first may change a number in the book; changing any of the second, how a page is written.
+COMPUTED_FROM = [
+    "gradelib/**/*.py",
+    "gradelib/**/*.json",
+    "solutions/**/*.py",
+    "solutions/**/*.json",
+    "book/data/**/*",
+    "book/_ext/figures.py",
+    ".constraints.txt",
+]
+WRITTEN_BY = ["book/_ext/*.py", "exercises/**/*.md"]
 
 
-def sources_digest(root: Path = _ROOT) -> str:
-    """Digest of every file that a computed number or figure depends on, besides the page itself."""
+def digest_of(patterns: list[str], root: Path = _ROOT) -> str:
+    """Digest of the names and contents of all files that match."""
     digest = hashlib.sha256()
-    for pattern in _COMPUTED_FROM:
+    for pattern in patterns:
         for path in sorted(root.glob(pattern)):
             if path.is_file():
                 digest.update(path.relative_to(root).as_posix().encode())
@@ -50,7 +60,8 @@ def sources_digest(root: Path = _ROOT) -> str:
 
 def _prepare(app: Sphinx, config: Config) -> None:
     """Name the execution cache after its inputs, and let page code import the helper for figures."""
-    config.computed_from = sources_digest()
+    config.computed_from = digest_of(COMPUTED_FROM)
+    config.written_by = digest_of(WRITTEN_BY)
     cache = Path(config.nb_execution_cache_path or Path(app.outdir).parent / ".jupyter_cache")
     config.nb_execution_cache_path = str(cache / config.computed_from)
     paths = [str(_HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -131,12 +142,22 @@ def _sections_only(toc: str) -> str:
     return inner.group(1) if inner else ""
 
 
+def _remove_unused(app: Sphinx, error: Exception | None) -> None:
+    """Delete what Sphinx and myst-nb copy and no page loads: it would be in every offline copy."""
+    if error is None and app.builder.name == "html":
+        for pattern in _UNUSED:
+            for path in (Path(app.outdir) / "_static").glob(pattern):
+                path.unlink()
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the theme and the steps above."""
     app.add_html_theme("one_gpu", str(_HERE / "theme"))
-    app.add_config_value("computed_from", "", "env")
+    app.add_config_value("computed_from", "", "env")  # "env": a new value has every page read again
+    app.add_config_value("written_by", "", "env")
     app.add_config_value("comments_config", {}, "")  # jupyter-book passes it on whether or not comments are used
     app.connect("config-inited", _prepare, priority=900)
     app.connect("html-page-context", _page, priority=900)
+    app.connect("build-finished", _remove_unused, priority=900)
     app.add_post_transform(WrapTables)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
