@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solutions.quantization import bits_per_weight
+from solutions.validation import require_known
 
 BITS: dict[str, float] = {
     "float32": 32,
@@ -22,6 +23,5 @@ def bits(dtype: str) -> float:
 
     Raises `ValueError` for a name that is not legal.
     """
-    if dtype not in BITS:
-        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(BITS)}")
+    require_known("dtype", dtype, BITS)
     return BITS[dtype]

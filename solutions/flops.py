@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from gradelib.shapes import Shape
 from solutions.layers import Linear, attention_layers, head_layer, mlp_layers
 from solutions.lora import ALL_LINEAR, lora_parameters
-from solutions.validation import require_positive, require_whole
+from solutions.validation import require_known, require_positive, require_whole
 
 COUNTS = ("executed", "useful")
 METHODS = ("full", "lora", "qlora")
@@ -29,6 +29,7 @@ def matmul_flops(m: float, k: float, n: float) -> float:
 
 def linear_flops(layers: Iterable[Linear], tokens: float) -> float:
     """Operations of linear layers that `tokens` tokens pass through."""
+    require_positive(tokens=tokens)
     return sum(layer.count * matmul_flops(tokens, layer.inputs, layer.outputs) for layer in layers)
 
 
@@ -46,13 +47,12 @@ def score_flops(shape: Shape, seq: int, count: str = "executed") -> float:
     the pairs that the causal mask and the sliding window keep.
     """
     require_whole(seq=seq)
+    require_known("count", count, COUNTS)
     if count == "executed":
         pairs = shape.layers * seq**2
-    elif count == "useful":
+    else:
         local = attended_pairs(seq, shape.sliding_window)
         pairs = shape.global_layers * attended_pairs(seq) + shape.local_layers * local
-    else:
-        raise ValueError(f"unknown count {count!r}; known: {', '.join(COUNTS)}")
     return 4 * shape.heads * shape.head_dim * pairs
 
 
@@ -73,7 +73,7 @@ def head_flops(shape: Shape, seq: int) -> float:
 
 def forward_flops(shape: Shape, batch: int, seq: int, count: str = "executed") -> float:
     """Operations of one forward pass over `batch` sequences. The embedding lookup takes none."""
-    require_whole(batch=batch)
+    require_whole(batch=batch, seq=seq)
     return batch * (
         attention_flops(shape, seq, count) + mlp_flops(shape, seq) + head_flops(shape, seq)
     )
@@ -104,14 +104,13 @@ def training_flops(
     and need no gradient; attention has no weights, so it keeps both. Checkpointing runs the blocks
     forward once more. Adapters of rank `r` are counted in full; with `r=0` they are left out.
 
-    Two savings of PyTorch's are left out. Without checkpointing the first block's q, k and v need
-    no input gradient under LoRA (0.2 % of a step or less). Non-reentrant checkpointing stops
-    before the last product of a block that ends without a norm, which Gemma 3's does not.
+    Two savings of PyTorch's are left out. Under LoRA without checkpointing, the first block's q, k
+    and v need no gradient of their input (below 0.5 % of a step). Non-reentrant checkpointing stops
+    before a block's last product where no norm or dropout follows it; in Gemma 3 a norm does.
 
     Raises `ValueError` for an unknown method or target, and for adapters under `full`.
     """
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    require_known("method", method, METHODS)
     if method == "full" and r:
         raise ValueError(f"full fine-tuning has no adapters: got r={r}")
     forward = forward_flops(shape, batch, seq)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from solutions.validation import require_positive
+from solutions.validation import require_known, require_positive
 
 GIB = 2**30
 
@@ -82,8 +82,7 @@ def gpu(name: str) -> Gpu:
 
     Raises `ValueError` for an unknown name.
     """
-    if name not in _table():
-        raise ValueError(f"unknown GPU {name!r}; known: {', '.join(gpu_names())}")
+    require_known("GPU", name, _table())
     return _table()[name]
 
 

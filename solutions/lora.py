@@ -48,6 +48,5 @@ def lora_parameters(shape: Shape, r: int, targets: Sequence[str] | str = ALL_LIN
 
 def adapter_bytes(params: int, dtype: str) -> float:
     """Bytes that an adapter file of `params` parameters takes when stored as `dtype`."""
-    if params < 0:
-        raise ValueError(f"params must not be negative: got {params}")
+    require_whole(at_least=0, params=params)
     return params * bits(dtype) / 8

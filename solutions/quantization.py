@@ -11,7 +11,7 @@ from math import ceil
 from gradelib.shapes import Shape
 from solutions.layers import linear_layers
 from solutions.parameters import parameter_count
-from solutions.validation import require_whole
+from solutions.validation import require_known, require_whole
 
 BLOCK = 64  # weights that share one scale
 SECOND_BLOCK = 256  # scales that share one scale of their own, under double quantization
@@ -37,6 +37,7 @@ def matrix_bytes(inputs: int, outputs: int, scheme: str) -> int:
     mean (4 bytes). `int8` (LLM.int8) has one float32 scale an output row. Code tables that layers
     share (about 1 KiB in all) are left out. Raises `ValueError` for an unknown scheme.
     """
+    require_known("quantization scheme", scheme, SCHEMES)
     require_whole(inputs=inputs, outputs=outputs)
     weights = inputs * outputs
     blocks = ceil(weights / BLOCK)
@@ -44,9 +45,7 @@ def matrix_bytes(inputs: int, outputs: int, scheme: str) -> int:
         return ceil(weights / 2) + 4 * blocks
     if scheme == "nf4-dq":
         return ceil(weights / 2) + blocks + 4 * ceil(blocks / SECOND_BLOCK) + 4
-    if scheme == "int8":
-        return weights + 4 * outputs
-    raise ValueError(f"unknown quantization scheme {scheme!r}; known: {', '.join(SCHEMES)}")
+    return weights + 4 * outputs
 
 
 def quantized_weights(shape: Shape) -> int:

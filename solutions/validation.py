@@ -1,7 +1,8 @@
-"""The tests of sizes that every estimator shares."""
+"""Checks that every estimator makes of its arguments: bad input is an error, never a number."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from numbers import Integral
 from typing import Any
@@ -14,8 +15,14 @@ def require_positive(**amounts: float) -> None:
             raise ValueError(f"{name} must be above 0: got {value!r}")
 
 
-def require_whole(**sizes: Any) -> None:
-    """Raise `ValueError` that names the first of `sizes` that is not a whole number from 1 up."""
+def require_whole(at_least: int = 1, **sizes: Any) -> None:
+    """Raise `ValueError` that names the first of `sizes` that is not a whole number from there."""
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1: got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+            raise ValueError(f"{name} must be a whole number of at least {at_least}: got {value!r}")
+
+
+def require_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise `ValueError` that lists the `known` names if `name` is not one of them."""
+    if name not in known:
+        raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(known)}")

@@ -33,7 +33,9 @@ def all_facts() -> list[Fact]:
 
 def fact(name: str) -> Fact:
     """The fact with the id `name`."""
-    return next(each for each in all_facts() if each["id"] == name)
+    found = [each for each in all_facts() if each["id"] == name]
+    assert len(found) == 1, f"{len(found)} facts have the id {name!r}"
+    return found[0]
 
 
 def testable(*topics: str) -> list[Fact]:
