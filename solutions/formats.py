@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solutions.validation import require_whole
+from solutions.sizes import check_choice, check_sizes
 
 # What may become of a value beyond the largest finite one, by what the format can express.
 OVERFLOWS = {
@@ -116,11 +116,10 @@ def smallest_subnormal(exponent_bits: int, mantissa_bits: int, specials: str = "
 def bytes_for(count: int, bits: int) -> int:
     """Whole bytes that hold `count` values of `bits` bits each, packed without gaps.
 
-    Raises ValueError for a negative count, or less than one bit.
+    Raises ValueError for a negative count, or a width below one bit.
     """
-    if count < 0:
-        raise ValueError(f"count must not be negative: got {count}")
-    require_whole(bits=bits)
+    check_sizes(at_least=0, count=count)
+    check_sizes(bits=bits)
     return (count * bits + 7) // 8
 
 
@@ -150,14 +149,13 @@ def sum_in_format(
 
 def require_format(exponent_bits: int, mantissa_bits: int, specials: str) -> None:
     """Raise ValueError unless these three describe a format no wider than float32."""
-    require_whole(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+    check_sizes(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
     if not (2 <= exponent_bits <= 8 and mantissa_bits <= 23):
         raise ValueError(
             f"a format has 2 to 8 exponent bits and 1 to 23 mantissa bits: "
             f"got exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}"
         )
-    if specials not in OVERFLOWS:
-        raise ValueError(f"specials must be one of {', '.join(OVERFLOWS)}: got {specials!r}")
+    check_choice("specials", specials, tuple(OVERFLOWS))
 
 
 def _largest_code(exponent_bits: int, mantissa_bits: int, specials: str) -> int:

@@ -331,7 +331,7 @@ def test_bytes_hold_the_bits_with_less_than_a_byte_to_spare(count, bits):
     [
         (lambda: decode(256, 4, 3), "from 0 to 255, 8 bits: got 256"),
         (lambda: decode(-1, 4, 3), "got -1"),
-        (lambda: decode(0, 4, 3, "fnuz"), "ieee, fn, finite: got 'fnuz'"),
+        (lambda: decode(0, 4, 3, "fnuz"), "unknown specials 'fnuz'; known: ieee, fn, finite"),
         (lambda: decode(0, 1, 3), "2 to 8 exponent bits"),
         (lambda: decode(0, 8, 24), "1 to 23 mantissa bits"),
         (lambda: decode(0, 5, 0), "mantissa_bits"),
@@ -339,7 +339,7 @@ def test_bytes_hold_the_bits_with_less_than_a_byte_to_spare(count, bits):
         (lambda: encode(1.0, 2, 1, "finite", "nan"), "one of saturate for"),
         (lambda: encode(math.nan, 2, 1, "finite", "saturate"), "has no NaN"),
         (lambda: sum_in_format([1.0], 4, 3, "fn"), "saturate, nan"),
-        (lambda: bytes_for(-1, 8), "count must not be negative: got -1"),
+        (lambda: bytes_for(-1, 8), "count must be a whole number of at least 0: got -1"),
         (lambda: bytes_for(8, 0), "bits must be a whole number of at least 1"),
     ],
 )

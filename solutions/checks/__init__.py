@@ -1,0 +1,22 @@
+"""The checks of every exercise: one module each, with one `Check` per task under the task's name."""
+
+from __future__ import annotations
+
+import importlib
+
+from gradelib.checks import Check
+
+EXERCISES = {
+    "21_number_formats": "number_formats",
+}
+
+
+def load(exercise: str) -> dict[str, Check]:
+    """The checks of an exercise, by task, in the order in which its module defines them.
+
+    Raises ValueError, with the known names, for an unknown exercise.
+    """
+    if exercise not in EXERCISES:
+        raise ValueError(f"unknown exercise {exercise!r}; known: {', '.join(EXERCISES)}")
+    module = importlib.import_module(f"{__name__}.{EXERCISES[exercise]}")
+    return {name: value for name, value in vars(module).items() if isinstance(value, Check)}
