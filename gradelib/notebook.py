@@ -19,7 +19,7 @@ from typing import Any
 from gradelib import cells, plain
 from gradelib.checks import PreparedCheck
 from gradelib.judging import LocalAnswer, judge
-from gradelib.outcomes import Kind, Outcome
+from gradelib.outcomes import unusable
 from gradelib.verdicts import Verdict
 
 CHECKS_SUFFIX = ".checks.json"
@@ -102,10 +102,7 @@ class Checks:
     def _local(answer: object) -> LocalAnswer:
         if callable(answer):
             return LocalAnswer(answer)
-        if answer is None or answer is Ellipsis:
-            return LocalAnswer(None, Outcome(Kind.VALUE))
-        detail = f"{type(answer).__name__} value, not a function: pass the function's name without calling it"
-        return LocalAnswer(None, Outcome(Kind.BAD_VALUE, detail=f"a {detail}"))
+        return LocalAnswer(None, unusable(answer))
 
     def _missing_when_graded(self, answer: object) -> list[str]:
         """Names the answer reads that no definition of the notebook makes; empty outside

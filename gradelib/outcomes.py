@@ -97,7 +97,7 @@ class Outcome:
         )
 
 
-class _Head(io.TextIOBase):
+class Head(io.TextIOBase):
     """A stream that keeps the first characters written to it and drops the rest."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ def call(
     """
     fresh_args = [plain.copy(arg) for arg in args]
     fresh_kwargs = {name: plain.copy(arg) for name, arg in kwargs.items()}
-    head = _Head()
+    head = Head()
     with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
         outcome = _called(answer, fresh_args, fresh_kwargs, driver)
     mutated = fresh_args != list(args) or fresh_kwargs != dict(kwargs)
@@ -161,14 +161,32 @@ def _called(
         return Outcome(Kind.BAD_VALUE, detail=str(error)[:DETAIL_LIMIT])
     except KeyboardInterrupt:
         raise
-    except MemoryError as error:
+    except BaseException as error:  # noqa: BLE001 - whatever a learner's code raises is a result
+        return of_error(error)
+
+
+def of_error(error: BaseException) -> Outcome:
+    """The outcome of code that ended with `error`: raised, out of memory, or crashed where it asked
+    Python to stop."""
+    if isinstance(error, MemoryError):
         return Outcome(Kind.OUT_OF_MEMORY, detail=_text(error))
-    except (SystemExit, GeneratorExit) as error:
+    if isinstance(error, (SystemExit, GeneratorExit, KeyboardInterrupt)):
         return Outcome(
             Kind.CRASHED, detail=f"{type(error).__name__}: the code asked Python to stop"
         )
-    except BaseException as error:  # noqa: BLE001 - whatever a learner's code raises is a result
-        return raised(error)
+    return raised(error)
+
+
+def unusable(answer: object) -> Outcome | None:
+    """Why what stands under a task's name cannot be called; None when it can. A value: nothing was
+    written."""
+    if callable(answer):
+        return None
+    if answer is None or answer is Ellipsis:
+        return Outcome(Kind.VALUE)
+    kind = type(answer).__name__
+    detail = f"a {kind} value, not a function: pass the function's name without calling it"
+    return Outcome(Kind.BAD_VALUE, detail=detail)
 
 
 def raised(error: BaseException) -> Outcome:

@@ -54,7 +54,7 @@ _SENTENCES = {
     "load raised": "The answer's cell could not be run: {got}.",
     "load timed out": "The answer's cell did not finish in time. Only definitions belong in it.",
     "load out of memory": "The answer's cell used more memory than an answer may.",
-    "load crashed": "The answer's cell ended Python itself{got}.",
+    "load crashed": "The answer's cell ended Python itself ({got}).",
     "load bad value": "`{task}` is {got}.",
     "ungradable": "This answer could not be graded: {got}.",
 }

@@ -1,0 +1,242 @@
+"""The judge's side of one submission: load it, call its answers, and turn every way of losing the
+answer process into an outcome.
+
+A cell or a call that takes the process down costs its own task: the rest goes on in a fresh
+process, without the cell that did not load.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gradelib import plain
+from gradelib.checks import PreparedCase, PreparedCheck
+from gradelib.grading.sandbox.server import OUT_OF_MEMORY, OUT_OF_TIME
+from gradelib.grading.sandbox.wire import ClosedError, Wire
+from gradelib.grading.work import IsolationError, Limits, Work
+from gradelib.judging import Answer
+from gradelib.outcomes import Kind, Outcome
+
+START_SECONDS = 30.0
+_SIGNALS = {
+    4: "illegal instruction",
+    6: "abort",
+    7: "bus error",
+    8: "floating-point exception",
+    9: "killed by the system",
+    11: "segmentation fault",
+}
+
+
+class AnswerProcess(Protocol):
+    """A process that has given everything up but its wire, and is about to load learner code."""
+
+    wire: Wire
+
+    def end(self) -> str:
+        """Kill it, with everything it started; how it had ended: "exit N", "signal N" or one of
+        `server`'s words."""
+
+
+@dataclass(frozen=True)
+class _Cell:
+    kind: str
+    name: str
+    parts: tuple[str, ...]
+
+
+class Session(Mapping[str, Answer]):
+    """The answers of one submission, by task. `close` ends the process that holds them."""
+
+    def __init__(self, work: Work, start: Callable[[], AnswerProcess], limits: Limits) -> None:
+        self._cells = [_Cell("setup", str(i), (text,)) for i, text in enumerate(work.setup)]
+        self._cells += [_Cell("helpers", str(i), (text,)) for i, text in enumerate(work.helpers)]
+        self._cells += [_Cell("answer", task, tuple(parts)) for task, parts in work.answers.items()]
+        self._work = work
+        self._start = start
+        self._limits = limits
+        self._end = time.monotonic() + limits.total_seconds
+        self._process: AnswerProcess | None = None
+        # Tasks whose own cell took the process down; their cells are left out from then on.
+        self._lost: dict[_Cell, Outcome] = {}
+        self._failures: dict[str, Outcome | None] = {}
+        self._load()
+
+    def __getitem__(self, task: str) -> Answer:
+        if task not in self._work.answers:
+            raise KeyError(task)
+        return _RemoteAnswer(self, task)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._work.answers)
+
+    def __len__(self) -> int:
+        return len(self._work.answers)
+
+    def close(self) -> None:
+        """End the answer process and everything it started."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def failure(self, task: str) -> Outcome | None:
+        """Why a task cannot be called; None when it can."""
+        return self._failures[task]
+
+    def call(self, task: str, one: PreparedCase, check: PreparedCheck) -> Outcome:
+        """Call an answer; a lost process is an outcome, and the next call gets a fresh one."""
+        if self._process is None:
+            self._load()
+        failure = self._failures[task]
+        if failure is not None or self._process is None:
+            # It loaded before and no longer does, or nothing does.
+            detail = failure.detail if failure is not None else ""
+            return Outcome(Kind.CRASHED, detail=detail or "the code did not load a second time")
+        deadline = min(time.monotonic() + check.seconds, self._end)
+        request_id = secrets.token_hex(16)
+        request = {
+            "id": request_id,
+            "task": task,
+            "args": list(one.args),
+            "kwargs": one.kwargs,
+            "driver": check.driver,
+        }
+        try:
+            self._process.wire.send(request, deadline)
+            reply = self._reply(self._process, request_id, "outcome", deadline)
+            return Outcome.from_data(reply)
+        except (TimeoutError, ClosedError, plain.WireError) as error:
+            return self._lose(error, check.seconds)
+
+    def _load(self) -> None:
+        """Load every cell that can be, in as many processes as that takes."""
+        for _ in range(len(self._cells) + 1):
+            culprit = self._try_to_load()
+            if culprit is None:
+                return
+        raise AssertionError("each attempt leaves one more cell out")
+
+    def _try_to_load(self) -> _Cell | None:
+        """Load what is left; the cell that took the process down, or None."""
+        cells = [cell for cell in self._cells if cell not in self._lost]
+        if time.monotonic() >= self._end:
+            late = Outcome(Kind.TIMED_OUT, detail=self._late())
+            self._failures = dict.fromkeys(self._work.answers, late)
+            return None
+        process = self._started()
+        request_id = secrets.token_hex(16)
+        request = {
+            "id": request_id,
+            "cells": [
+                {"kind": cell.kind, "name": cell.name, "parts": list(cell.parts)} for cell in cells
+            ],
+            "files": {
+                name: plain.Array("uint8", (len(content),), content)
+                for name, content in self._work.files.items()
+            },
+            "drivers": list(self._work.drivers),
+        }
+        self._process = process
+        position = 0
+        try:
+            process.wire.send(request, time.monotonic() + START_SECONDS)
+            while True:
+                deadline = min(time.monotonic() + self._limits.load_seconds, self._end)
+                message = self._message(process, request_id, deadline)
+                if "loaded" in message:
+                    break
+                position = self._position(message, position, len(cells))
+            self._failures = self._read_failures(message["loaded"])
+            return None
+        except (TimeoutError, ClosedError, plain.WireError) as error:
+            outcome = self._lose(error, self._limits.load_seconds)
+            if not cells:
+                raise IsolationError(
+                    f"the answer process could not load anything: {outcome.detail}"
+                ) from error
+            self._lost[cells[position]] = outcome
+            return cells[position]
+
+    def _started(self) -> AnswerProcess:
+        process = self._start()
+        try:
+            # The first message comes before any learner code: it can be believed.
+            first = process.wire.receive(time.monotonic() + START_SECONDS)
+        except (TimeoutError, ClosedError, plain.WireError) as error:
+            raise IsolationError(
+                f"the answer process did not start ({process.end() or type(error).__name__})"
+            ) from error
+        if "refused" in first:
+            process.end()
+            raise IsolationError(f"the answer process could not be put apart: {first['refused']}")
+        return process
+
+    def _message(self, process: AnswerProcess, request_id: str, deadline: float) -> dict[str, Any]:
+        """The next message that answers a request; strays are discarded."""
+        while True:
+            message = process.wire.receive(deadline)
+            if isinstance(message, dict) and message.get("id") == request_id:
+                return message
+
+    def _reply(self, process: AnswerProcess, request_id: str, name: str, deadline: float) -> Any:
+        message = self._message(process, request_id, deadline)
+        if name not in message:
+            raise plain.WireError(f"a reply without {name!r}")
+        return message[name]
+
+    @staticmethod
+    def _position(message: dict[str, Any], before: int, count: int) -> int:
+        position = message.get("cell")
+        if type(position) is not int or not before <= position < count:
+            raise plain.WireError("a cell's position out of order")
+        return position
+
+    def _read_failures(self, data: Any) -> dict[str, Outcome | None]:
+        if not isinstance(data, dict):
+            raise plain.WireError("what was loaded is a dictionary")
+        failures: dict[str, Outcome | None] = {}
+        for task in self._work.answers:
+            lost = self._lost.get(_Cell("answer", task, tuple(self._work.answers[task])))
+            if lost is None and data.get(task) is not None:
+                lost = Outcome.from_data(data[task])
+            failures[task] = lost
+        return failures
+
+    def _lose(self, error: Exception, seconds: float) -> Outcome:
+        """End the process, and say why it was lost."""
+        assert self._process is not None
+        how = self._process.end()
+        self._process = None
+        if isinstance(error, TimeoutError) or how == OUT_OF_TIME:
+            late = time.monotonic() >= self._end or how == OUT_OF_TIME
+            return Outcome(Kind.TIMED_OUT, detail=self._late() if late else f"after {seconds:g} s")
+        if how == OUT_OF_MEMORY:
+            limit = self._limits.memory_bytes / 2**30
+            return Outcome(Kind.OUT_OF_MEMORY, detail=f"more than {limit:g} GiB")
+        if isinstance(error, plain.WireError):
+            return Outcome(Kind.CRASHED, detail="it wrote to the channel that carries its results")
+        what, _, number = how.partition(" ")
+        if what == "signal":
+            name = _SIGNALS.get(int(number), f"signal {number}")
+            return Outcome(Kind.CRASHED, detail=f"its process ended: {name}")
+        return Outcome(Kind.CRASHED, detail="it ended its own process")
+
+    def _late(self) -> str:
+        return f"the whole submission took {self._limits.total_seconds:g} s"
+
+
+@dataclass(frozen=True)
+class _RemoteAnswer:
+    session: Session
+    task: str
+
+    @property
+    def failure(self) -> Outcome | None:
+        return self.session.failure(self.task)
+
+    def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
+        return self.session.call(self.task, one, check)
