@@ -13,7 +13,7 @@ from gradelib.shapes import Shape
 from solutions.dtypes import bits
 from solutions.layers import linear_layers
 from solutions.precision import Formats, uniform
-from solutions.sizes import check_choice, check_sizes
+from solutions.validation import require_known, require_whole
 
 ATTENTIONS = ("sdpa", "eager")
 FLOAT32_BYTES = 4
@@ -36,7 +36,7 @@ class Saving:
     keeps_quantized_inputs: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("attention", self.attention, ATTENTIONS)
+        require_known("attention", self.attention, ATTENTIONS)
 
     @property
     def residual(self) -> int:
@@ -245,7 +245,7 @@ def activation_bytes(
     Raises `ValueError` for a size below 1, an unknown attention, or a dtype that activations
     cannot have. Derived from what `saved_tensors_hooks` shows, see the tests.
     """
-    check_sizes(batch=batch, seq=seq)
+    require_whole(batch=batch, seq=seq)
     saving = Saving(uniform(dtype), attention)
     outer = outer_bytes(shape, batch, seq, saving) + rotary_bytes(shape, seq, saving)
     if not checkpointing:
@@ -267,7 +267,7 @@ def hidden_state_copies(shape: Shape, batch: int, seq: int, dtype: str = "bfloat
 
 def bytes_of_copies(copies: float, tokens: int, hidden: int, layers: int, dtype: str) -> float:
     """Bytes of activations when each of `layers` blocks saves `copies` hidden states a token."""
-    check_sizes(tokens=tokens, hidden=hidden, layers=layers)
+    require_whole(tokens=tokens, hidden=hidden, layers=layers)
     return copies * value_bytes(dtype) * tokens * hidden * layers
 
 
@@ -277,7 +277,7 @@ def megatron_layer_bytes(batch: int, seq: int, hidden: int, heads: int) -> int:
     Source: Korthikanti et al., arXiv:2205.05198, equation 1. It counts one byte a dropout mask and
     16-bit softmax outputs, as Megatron-LM's fused kernels have them.
     """
-    check_sizes(batch=batch, seq=seq, hidden=hidden, heads=heads)
+    require_whole(batch=batch, seq=seq, hidden=hidden, heads=heads)
     return seq * batch * (34 * hidden + 5 * heads * seq)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from solutions.validation import require_known
+
 METHODS = ("full", "lora", "qlora")
 # "-mixed" is autocast: weights that are trained stay float32, products are computed in 16 bits.
 PRECISIONS = ("float32", "float16", "bfloat16", "float16-mixed", "bfloat16-mixed")
@@ -60,10 +62,8 @@ def formats(
 
     Raises `ValueError` for an unknown method or precision.
     """
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
-    if precision not in PRECISIONS:
-        raise ValueError(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
+    require_known("method", method, METHODS)
+    require_known("precision", precision, PRECISIONS)
     low = precision.removesuffix("-mixed")
     mixed = precision != low
     if method == "full":

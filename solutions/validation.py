@@ -26,3 +26,10 @@ def require_known(kind: str, name: str, known: Iterable[str]) -> None:
     """Raise `ValueError` that lists the `known` names if `name` is not one of them."""
     if name not in known:
         raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(known)}")
+
+
+def require_amount(**amounts: float) -> None:
+    """Raise `ValueError` that names the first of `amounts` that is not a finite number from 0."""
+    for name, value in amounts.items():
+        if not 0 <= value < inf:
+            raise ValueError(f"{name} must be a finite amount of at least 0: got {value!r}")
