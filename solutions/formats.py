@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solutions.sizes import check_choice, check_sizes
+from solutions.validation import require_known, require_whole
 
 # What may become of a value beyond the largest finite one, by what the format can express.
 OVERFLOWS = {
@@ -118,8 +118,8 @@ def bytes_for(count: int, bits: int) -> int:
 
     Raises ValueError for a negative count, or a width below one bit.
     """
-    check_sizes(at_least=0, count=count)
-    check_sizes(bits=bits)
+    require_whole(at_least=0, count=count)
+    require_whole(bits=bits)
     return (count * bits + 7) // 8
 
 
@@ -149,13 +149,13 @@ def sum_in_format(
 
 def require_format(exponent_bits: int, mantissa_bits: int, specials: str) -> None:
     """Raise ValueError unless these three describe a format no wider than float32."""
-    check_sizes(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+    require_whole(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
     if not (2 <= exponent_bits <= 8 and mantissa_bits <= 23):
         raise ValueError(
             f"a format has 2 to 8 exponent bits and 1 to 23 mantissa bits: "
             f"got exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}"
         )
-    check_choice("specials", specials, tuple(OVERFLOWS))
+    require_known("specials", specials, OVERFLOWS)
 
 
 def _largest_code(exponent_bits: int, mantissa_bits: int, specials: str) -> int:
