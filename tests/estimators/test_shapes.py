@@ -16,6 +16,7 @@ from tests.estimators.facts import Fact, parameters
 from tests.estimators.oracles import config
 from tests.estimators.strategies import shapes
 
+COVERED = [f"gemma3_{size}_config" for size in GEMMA3.values()]
 TINY: dict[str, Any] = {
     "vocab": 256,
     "hidden": 64,
@@ -38,7 +39,7 @@ LLAMA: dict[str, Any] = {
 GEMMA: dict[str, Any] = {**LLAMA, "model_type": "gemma3_text", "num_key_value_heads": 2}
 
 
-@pytest.mark.parametrize("of", parameters([f"gemma3_{size}_config" for size in GEMMA3.values()]))
+@pytest.mark.parametrize("of", parameters(COVERED))
 def test_gemma3_has_the_published_sizes(of: Fact) -> None:
     shape, expected = Shape.gemma3(of["inputs"]["model"]), of["expected"]
     assert {
