@@ -40,7 +40,9 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     """A table whose first column names the rows."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in rest) + "</tr>"
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        + "</tr>"
         for first, *rest in rows
     )
     return (
@@ -76,12 +78,21 @@ def _formats_fallback() -> str:
         )
         for fmt in FORMATS.values()
     ]
-    header = ("Format", "Bits: sign, exponent, mantissa", "Largest", "Smallest above 0", "Epsilon", "Stores 0.1 as")
+    header = (
+        "Format",
+        "Bits: sign, exponent, mantissa",
+        "Largest",
+        "Smallest above 0",
+        "Epsilon",
+        "Stores 0.1 as",
+    )
     return html_table("Floating-point formats", header, rows)
 
 
 WIDGETS = {
-    "format_explorer": Widget("Format explorer", ("formats.js", "format_explorer.js"), _formats_fallback),
+    "format_explorer": Widget(
+        "Format explorer", ("formats.js", "format_explorer.js"), _formats_fallback
+    ),
 }
 
 
@@ -146,4 +157,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, and write the data once the pages are written."""
     app.add_directive("widget", WidgetDirective, override=True)
     app.connect("build-finished", _write_data)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 1,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

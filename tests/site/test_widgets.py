@@ -403,3 +403,284 @@ def test_a_number_taken_from_bits_is_read_back_as_the_same_number(explorer: Page
         }"""
     )
     assert not wrong
+
+
+# ---------------------------------------------------------------- what a reader does, for every widget
+
+NAMES = ["format_explorer"]
+SIZES = {"desktop": (1280, 900), "phone": (390, 844), "narrow": (320, 640)}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Each widget in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def open_tab(browser: Browser, address: Callable[[str], str]) -> Iterator[Callable[..., Page]]:
+    """`open_tab(name, hash="", **context)`: the widget's page; the test fails on any error that it reports."""
+    from tests.site.conftest import watch_faults
+
+    contexts: list[BrowserContext] = []
+    faults: list[list[str]] = []
+
+    def opened(name: str, hash: str = "", **settings: Any) -> Page:
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        faults.append(watch_faults(page))
+        page.goto(address(name) + hash)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not [fault for found in faults for fault in found]
+
+
+def test_a_reader_without_scripts_gets_a_table(
+    open_tab: Callable[..., Page], name: str
+) -> None:
+    page = open_tab(name, java_script_enabled=False)
+    assert page.locator(".widget table tbody tr").count() >= 3
+    assert page.locator(".widget table").first.is_visible()
+    assert page.locator(".widget button").count() == 0
+
+
+def test_what_is_there_without_scripts_gives_way_to_the_widget(
+    open_tab: Callable[..., Page], name: str
+) -> None:
+    page = open_tab(name)
+    assert page.locator(".widget-body").is_visible()
+    assert not page.locator(".widget-fallback").is_visible()
+
+
+def test_if_a_widget_cannot_start_its_table_comes_back(
+    browser: Browser, address: Callable[[str], str], name: str
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/kit.js", lambda route: route.abort())
+    page.goto(address(name))
+    page.wait_for_function("getComputedStyle(document.querySelector('.widget-fallback')).visibility === 'visible'", timeout=5000)
+    context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_axe_finds_nothing_in_a_widget(
+    open_tab: Callable[..., Page], name: str, theme: str, size: str
+) -> None:
+    need_module("axe_playwright_python")
+    from axe_playwright_python.sync_playwright import Axe
+
+    width, height = SIZES[size]
+    page = open_tab(name, viewport={"width": width, "height": height}, color_scheme=theme)
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = Axe().run(page, options={"runOnly": rules, "preload": False}).response["violations"]
+    assert not [(v["id"], [n["html"][:150] for n in v["nodes"][:3]]) for v in found]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_widget_never_widens_the_page(
+    open_tab: Callable[..., Page], name: str, size: str
+) -> None:
+    width, height = SIZES[size]
+    page = open_tab(name, viewport={"width": width, "height": height})
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_every_control_is_large_enough_for_a_finger(
+    open_tab: Callable[..., Page], name: str
+) -> None:
+    page = open_tab(name, viewport={"width": 390, "height": 844}, has_touch=True)
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".widget :is(button, input, select, summary)")]
+             .map((e) => [e.outerHTML.slice(0, 90), e.getBoundingClientRect()])
+             .filter(([, r]) => r.width < 24 || r.height < 24).map(([html]) => html)"""
+    )
+    assert not small
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_the_page_does_not_jump_when_a_widget_starts(
+    open_tab: Callable[..., Page], name: str, size: str
+) -> None:
+    width, height = SIZES[size]
+    page = open_tab(name, viewport={"width": width, "height": height})
+    page.wait_for_timeout(300)
+    shift = page.evaluate(
+        """() => new Promise((done) => {
+          let sum = 0;
+          new PerformanceObserver((list) => { for (const e of list.getEntries()) { sum += e.value; } })
+            .observe({type: "layout-shift", buffered: true});
+          setTimeout(() => done(sum), 200);
+        })"""
+    )
+    assert shift < 0.01
+
+
+def test_words_on_coloured_shapes_have_enough_contrast(
+    open_tab: Callable[..., Page], name: str
+) -> None:
+    for theme in ("light", "dark"):
+        page = open_tab(name, color_scheme=theme)
+        ratios = page.evaluate(
+            """() => {
+              const root = getComputedStyle(document.documentElement);
+              const level = (name) => {
+                const hex = root.getPropertyValue(name).trim().slice(1);
+                const full = hex.length === 3 ? [...hex].map((c) => c + c).join("") : hex;
+                const [r, g, b] = [0, 2, 4].map((i) => parseInt(full.slice(i, i + 2), 16) / 255)
+                  .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+              };
+              return [1, 2, 3, 4, 5, 6].map((i) => {
+                const pair = [level(`--series-${i}`), level("--paper")];
+                return Math.max(...pair) / Math.min(...pair);
+              });
+            }"""
+        )
+        assert min(ratios) >= 4.5, (theme, ratios)
+
+
+def test_a_widget_and_the_kit_are_small(widgets: ModuleType, tmp_path: Path, name: str) -> None:
+    import gzip
+
+    widgets.write_data(tmp_path)
+    folder = BOOK / "_static" / "widgets"
+    files = ["kit.js", *widgets.widget_scripts(name)]
+    size = sum(
+        len(gzip.compress((tmp_path / f if (tmp_path / f).is_file() else folder / f).read_bytes(), 6))
+        for f in files
+    )
+    assert size < 25_000
+
+
+# ---------------------------------------------------------------- the format explorer
+
+
+def _card(page: Page, fmt: str) -> dict[str, str]:
+    card: dict[str, str] = page.locator(f".fx-card-{fmt}").evaluate(
+        """(card) => ({bits: [...card.querySelectorAll(".fx-bits button")].map((b) => b.textContent).join(""),
+             state: card.querySelector(".fx-state").textContent, value: card.querySelector(".fx-value").textContent,
+             error: card.querySelectorAll("dd")[1].textContent, reads: card.querySelectorAll("dd")[2].textContent,
+             ends: card.querySelector(".fx-ends").innerText})"""
+    )
+    return card
+
+
+def test_typing_a_number_shows_it_in_every_format(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer")
+    page.get_by_label("Number", exact=True).fill("65520")
+    assert _card(page, "fp16")["bits"] == "0111110000000000"
+    assert _card(page, "fp16")["state"] == "overflow to infinity"
+    assert _card(page, "bf16")["value"] == "65,536"
+    assert _card(page, "bf16")["error"] == "+16, relative 0.000244"
+    assert _card(page, "e4m3")["state"] == "overflow to the largest"
+    page.get_by_label("Number", exact=True).fill("nan")
+    assert _card(page, "fp16")["bits"] == "0111111000000000"
+    assert _card(page, "e2m1")["state"] == "cannot be stored"
+    page.get_by_label("Number", exact=True).fill("3e-8")
+    assert _card(page, "fp16")["state"] == "subnormal, rounded"
+    assert _card(page, "e4m3")["state"] == "underflow to zero"
+
+
+def test_a_mistyped_number_says_so_and_keeps_what_was_shown(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer")
+    before = _card(page, "fp16")
+    number = page.get_by_label("Number", exact=True)
+    number.fill("1..2")
+    assert number.get_attribute("aria-invalid") == "true"
+    described = number.get_attribute("aria-describedby")
+    assert described
+    assert "Cannot read" in page.locator(f"#{described.split()[0]}").inner_text()
+    assert _card(page, "fp16") == before
+    number.fill("2")
+    assert number.get_attribute("aria-invalid") is None
+    assert _card(page, "fp16")["value"] == "2"
+
+
+def test_bits_are_changed_with_the_keyboard_alone(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer", "#format_explorer?n=1")
+    bits = page.locator(".fx-card-fp16 .fx-bits button")
+    bits.first.focus()
+    assert page.locator(".fx-card-fp16 .fx-bits button[tabindex='0']").count() == 1
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "mantissa bit worth 1/1,024"
+    page.keyboard.press("Space")
+    assert bits.last.get_attribute("aria-pressed") == "true"
+    assert page.get_by_label("Number", exact=True).input_value() == "1.0009765625"
+    assert _card(page, "fp16")["value"] == "1.0009765625"
+    assert _card(page, "bf16")["value"] == "1"
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert page.get_by_label("Number", exact=True).input_value() == "-1.0009765625"
+    page.keyboard.press("Tab")  # leaves the row of bits at once
+    assert page.evaluate("document.activeElement.closest('.fx-card-fp16')") is None
+
+
+def test_bits_can_make_every_nan_and_keep_it(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer", "#format_explorer?n=inf")
+    page.locator(".fx-card-fp16 .fx-bits button").last.click()
+    card = _card(page, "fp16")
+    assert (card["bits"], card["state"], card["value"]) == ("0111110000000001", "NaN", "NaN")
+    assert _card(page, "bf16")["bits"] == "0111111111000000"
+
+
+def test_dragging_the_slider_moves_the_number(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer", "#format_explorer?n=-1")
+    slider = page.get_by_label("Drag its size")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    number = page.get_by_label("Number", exact=True)
+    assert float(number.input_value()) == pytest.approx(-(2**0.02), rel=0.01)
+    slider.fill("17")
+    assert number.input_value() == "-131000"
+    assert slider.get_attribute("aria-valuetext") == "131000"
+    assert _card(page, "fp16")["value"] == "−∞"
+
+
+def test_overflow_and_the_scale_of_int8_can_be_set(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer", "#format_explorer?n=70000")
+    page.get_by_text("Overflow, and the scale of INT8").click()
+    page.get_by_label("Too large becomes").select_option("saturate")
+    assert _card(page, "fp16")["value"] == "65,504"
+    page.get_by_label("Too large becomes").select_option("nan")
+    assert _card(page, "e4m3")["value"] == "NaN"
+    assert _card(page, "e2m1")["value"] == "6"
+    page.get_by_label("INT8: largest value of the block").fill("127000")
+    assert _card(page, "int8")["value"] == "70,000"
+    page.get_by_label("INT8: largest value of the block").fill("0")
+    assert page.get_by_text("A number above 0").is_visible()
+
+
+def test_a_change_is_spoken_once_the_reader_pauses(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("format_explorer")
+    region = page.locator(".widget [aria-live=polite]")
+    assert region.inner_text() == ""
+    for text in ("3", "30", "300"):
+        page.get_by_label("Number", exact=True).fill(text)
+    assert region.inner_text() == ""
+    page.wait_for_function("document.querySelector('.widget [aria-live]').textContent !== ''")
+    assert region.text_content() == "300: BF16 stores 300, FP16 stores 300, FP8 E4M3 stores 288."
+
+
+def test_the_address_brings_another_reader_to_the_same_number(
+    open_tab: Callable[..., Page],
+) -> None:
+    page = open_tab("format_explorer")
+    page.get_by_label("Number", exact=True).fill("1 + 2^-11")
+    link = page.url
+    other = open_tab("format_explorer", "#" + link.split("#")[1])
+    assert other.get_by_label("Number", exact=True).input_value() == "1 + 2^-11"
+    assert _card(other, "fp16") == _card(page, "fp16")
+    broken = open_tab("format_explorer", "#format_explorer?n=%3Cimg%20src=x%3E&overflow=no&block=-1&other=2")
+    assert broken.get_by_label("Number", exact=True).input_value() == "0.1"
+    assert broken.get_by_label("Too large becomes").input_value() == "infinity"
