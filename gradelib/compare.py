@@ -133,16 +133,16 @@ def _first(
 def _number_difference(
     got: int | float, expected: int | float, tolerance: Tolerance, path: tuple[Any, ...]
 ) -> Difference | None:
-    if math.isnan(expected):
-        return None if math.isnan(got) else Difference(Differs.VALUE, got, expected, path)
-    if not math.isfinite(got) and math.isfinite(expected):
+    if expected != expected:  # NaN; `math.isnan` refuses an int beyond the range of a float
+        return None if got != got else Difference(Differs.VALUE, got, expected, path)
+    if not _is_finite(got) and _is_finite(expected):
         return Difference(Differs.NOT_FINITE, got, expected, path)
     if got == expected:
         signs_differ = got == 0 and math.copysign(1, got) != math.copysign(1, expected)
         if tolerance.signed_zero and signs_differ:
             return Difference(Differs.VALUE, got, expected, path)
         return None
-    if math.isfinite(got) and (tolerance.rel or tolerance.abs):
+    if _is_finite(got) and (tolerance.rel or tolerance.abs):
         try:
             near = math.isclose(got, expected, rel_tol=0, abs_tol=tolerance.abs) or abs(
                 got - expected
@@ -152,3 +152,7 @@ def _number_difference(
         if near:
             return None
     return Difference(Differs.VALUE, got, expected, path)
+
+
+def _is_finite(value: int | float) -> bool:
+    return isinstance(value, int) or math.isfinite(value)

@@ -6,6 +6,7 @@ code is left to the `Answer` it is given, which in the grader stands for a proce
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -88,7 +89,7 @@ def judge(answer: Answer, check: PreparedCheck) -> Verdict:
         if not _passes(repeated, check.cases[0], check):
             reason = Reason("state")
             return Verdict(check.task, Status.WRONG, 0.0, reason, "stateful", passed, total, hidden)
-        return verdict(Status.CORRECT, Reason("correct"))
+        return verdict(Status.CORRECT, Reason("rules met" if check.rules else "correct"))
     failing = next(each for each in tried if not each.passed)
     status, reason = _explained(failing, check)
     misconception, hint = _recognised(tried, failing, check)
@@ -164,9 +165,13 @@ def _explained(failing: _Tried, check: PreparedCheck) -> tuple[Status, Reason]:
         expected = value_text(one.expected.value) if one.expected.kind is Kind.VALUE else ""
         if one.expected.kind is Kind.RAISED:
             expected = f"{one.expected.errors[0]}"
-        name = outcome.errors[0] if outcome.errors else "an exception"
+        if check.rules:
+            expected = ""  # many values meet the rules: none of them is the expected one
         if not shown:
-            # The text of an exception could carry a hidden case's inputs; its class may be told.
+            # The text of an exception, and the name of a class that was made to fit, could carry a
+            # hidden case's inputs. Python's own classes may be told.
+            known = (name for name in outcome.errors if hasattr(builtins, name))
+            name = next(known, "an exception")
             return Status.RAISED, Reason("hidden raised", got=name, part=one.part)
         return Status.RAISED, reason("raised", _error_text(outcome), expected)
     if outcome.kind is not Kind.VALUE:

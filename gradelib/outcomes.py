@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +19,10 @@ from gradelib import plain
 
 PRINTED_LIMIT = 2_000
 DETAIL_LIMIT = 500
+NAME_LIMIT = 200
+# Control characters, lone surrogates and marks that reorder text: files, databases and terminals
+# choke on them.
+_UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 class Kind(StrEnum):
@@ -90,11 +95,15 @@ class Outcome:
         return cls(
             kind,
             data.get("value"),
-            tuple(name[:200] for name in errors[:20]),
-            texts[0][:DETAIL_LIMIT],
-            texts[1][:PRINTED_LIMIT],
+            tuple(_readable(name[:NAME_LIMIT]) for name in errors[:20]),
+            _readable(texts[0][:DETAIL_LIMIT]),
+            _readable(texts[1][:PRINTED_LIMIT]),
             data.get("mutated") is True,
         )
+
+
+def _readable(text: str) -> str:
+    return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Head(io.TextIOBase):
@@ -144,8 +153,16 @@ def call(
     head = Head()
     with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
         outcome = _called(answer, fresh_args, fresh_kwargs, driver)
-    mutated = fresh_args != list(args) or fresh_kwargs != dict(kwargs)
+    mutated = _changed(fresh_args, list(args)) or _changed(fresh_kwargs, dict(kwargs))
     return replace(outcome, printed=head.text, mutated=mutated)
+
+
+def _changed(now: Any, before: Any) -> bool:
+    # As plain data: what a learner's code put in has no say in the comparison.
+    try:
+        return bool(plain.to_plain(now) != before)
+    except BaseException:  # noqa: BLE001 - it is not plain data any more
+        return True
 
 
 def _called(

@@ -14,7 +14,7 @@ import math
 import numbers
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
 from gradelib.shapes import Shape
@@ -24,6 +24,10 @@ MAX_ITEMS = 200_000
 MAX_TEXT = 200_000
 MAX_INT_DIGITS = 4_000
 MAX_ARRAY_BYTES = 64 * 2**20
+# A dictionary's item takes three of `,`, `[` and `{` when its key is not text.
+_MAX_MARKS = 5 * MAX_ITEMS
+_MAX_NUMBER_TEXT = 400
+_TOO_LARGE = 10**MAX_INT_DIGITS
 
 # struct letters of the element types an array may have; all travel little-endian.
 ARRAY_LETTERS = {
@@ -128,9 +132,9 @@ class _Converter:
         if isinstance(value, str):
             return _bounded_text(str.__str__(value))
         if isinstance(value, Array):
-            return value
+            return Array(value.dtype, value.shape, value.data)
         if isinstance(value, Shape):
-            return value
+            return Shape(**{each.name: getattr(value, each.name) for each in fields(Shape)})
         if isinstance(value, (list, tuple)):
             return [self.convert(item, depth + 1) for item in value]
         if isinstance(value, (set, frozenset)):
@@ -199,7 +203,7 @@ def _described(value: object) -> str:
 
 
 def _bounded_int(value: int) -> int:
-    if value.bit_length() > MAX_INT_DIGITS * 3.33:
+    if abs(value) >= _TOO_LARGE:
         raise BadValueError(f"a whole number of more than {MAX_INT_DIGITS} digits")
     return value
 
@@ -261,17 +265,29 @@ def _tagged(value: Any) -> Any:
 
 
 def loads(text: str | bytes) -> Any:
-    """Plain data from JSON text written by `dumps`. Anything else raises `WireError`."""
+    """Plain data from JSON text written by `dumps`. Anything else raises `WireError`.
+
+    Time and memory stay in proportion to the text, whatever it holds.
+    """
     try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        # Before parsing: a short text can hold millions of lists, which take far more memory.
+        if sum(map(text.count, ",[{")) > _MAX_MARKS:
+            raise WireError(f"more than {MAX_ITEMS} parts")
         raw = json.loads(
-            text, parse_constant=_refuse, parse_int=_parse_int, object_pairs_hook=_unique_keys
+            text,
+            parse_constant=_refuse,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            object_pairs_hook=_unique_keys,
         )
         return _untagged(raw, 0)
     except RecursionError:
         raise WireError(f"nested more than {MAX_DEPTH} levels deep") from None
     except WireError:
         raise
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise WireError(f"not a valid message: {error}") from error
 
 
@@ -283,6 +299,12 @@ def _parse_int(digits: str) -> int:
     if len(digits) > MAX_INT_DIGITS + 1:
         raise WireError(f"a whole number of {len(digits)} digits")
     return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    if len(digits) > _MAX_NUMBER_TEXT:
+        raise WireError(f"a number of {len(digits)} characters")
+    return float(digits)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -120,6 +120,7 @@ def is_real_root() -> bool:
 def become_nobody() -> None:
     """From root to the user that owns nothing. Root's processes escape the limit on processes."""
     nobody = 65534
+    Path("/tmp").chmod(0o1777)  # libraries want a temporary folder while they are imported
     os.setgroups([])
     os.setresgid(nobody, nobody, nobody)
     os.setresuid(nobody, nobody, nobody)

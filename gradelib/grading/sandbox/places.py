@@ -246,13 +246,20 @@ class Bubblewrap(Forked):
                 command += ["--ro-bind", linker_file, linker_file]
         for needed in (Path(sys.base_prefix).resolve(), *package_folders()):
             if not needed.is_relative_to("/usr"):
-                command += ["--ro-bind", str(needed), str(needed)]
-        command += ["--ro-bind", str(_GRADELIB), f"{_INSIDE}/gradelib"]
+                command += _shown(needed, needed)
+        command += _shown(_GRADELIB, Path(_INSIDE, "gradelib"))
         for hidden in _references():
             command += ["--tmpfs", str(hidden)]
         command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp"]
         command += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return [*command, str(python), *boot]
+
+
+def _shown(folder: Path, at: Path) -> list[str]:
+    # Bubblewrap makes missing parents for its own user alone, unless told to make them.
+    parents = [str(parent) for parent in reversed(at.parents) if parent != Path("/")]
+    made = [argument for parent in parents for argument in ("--dir", parent)]
+    return [*made, "--ro-bind", str(folder), str(at)]
 
 
 def package_folders() -> list[Path]:
