@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from gradelib.shapes import Shape
 from solutions.layers import Linear, attention_layers, head_layer, mlp_layers
 from solutions.lora import ALL_LINEAR, lora_parameters
+from solutions.precision import METHODS
 from solutions.validation import require_known, require_positive, require_whole
 
 COUNTS = ("executed", "useful")
-METHODS = ("full", "lora", "qlora")
 
 
 def matmul_flops(m: float, k: float, n: float) -> float:

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from solutions.shapes import GEMMA3, published_configs
 from tests.estimators.facts import fact
@@ -26,6 +26,14 @@ GEMMA3_FIELDS = (
     "tie_word_embeddings",
     "query_pre_attn_scalar",
     "sliding_window_pattern",
+)
+VISION_FIELDS = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "image_size",
+    "patch_size",
 )
 
 
@@ -47,6 +55,14 @@ def meta_model(model_config: Any) -> Any:
         return AutoModelForCausalLM.from_config(model_config, attn_implementation="eager")
 
 
+def multimodal_model(text: dict[str, Any], vision: dict[str, int]) -> Any:
+    """Gemma 3 with its vision tower, on the meta device."""
+    tower = {**vision, "vision_use_head": False}
+    whole = AutoConfig.for_model("gemma3", text_config=text, vision_config=tower)
+    with torch.device("meta"):
+        return AutoModelForImageTextToText.from_config(whole)
+
+
 def parameters(model: Any, trainable: bool = False) -> int:
     """Parameters of the model, tied ones once; with `trainable`, those that are not frozen."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad or not trainable)
@@ -59,7 +75,7 @@ def with_adapters(model: Any, r: int, targets: Sequence[str] | str) -> Any:
 
 
 def checkpointed(model: Any) -> Any:
-    """The model with gradient checkpointing, as Trainer turns it on for adapters too."""
+    """The model with gradient checkpointing, non-reentrant."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train()
     return model

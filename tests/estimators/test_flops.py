@@ -14,6 +14,7 @@ from solutions import flops
 from solutions.shapes import model_shape
 from tests.estimators import oracles
 from tests.estimators.facts import Fact, fact, parameters, tolerance
+from tests.estimators.published import PALM
 from tests.estimators.strategies import shapes
 
 ARCHITECTURES = [
@@ -33,17 +34,6 @@ SIX_ND = {
     "flops_palm_6nd": (540e9, 780e9, 1),
     "flops_llama31_405b": (405.85e9, 15.6e12, 1),
 }
-PALM = Shape(  # PaLM 540B, arXiv:2204.02311, table 1
-    vocab=256_000,
-    hidden=18_432,
-    intermediate=4 * 18_432,
-    layers=118,
-    heads=48,
-    kv_heads=1,
-    head_dim=256,
-    tied=True,
-    gated=True,
-)
 COVERED = [*SIX_ND, "flops_palm_attn", "flops_llama65b_gpuh", "flops_gemma3_270m_fwd_1024"]
 
 

@@ -14,19 +14,9 @@ from solutions.lora import ALL_LINEAR, adapter_bytes, lora_parameters
 from solutions.shapes import model_shape
 from tests.estimators import oracles
 from tests.estimators.facts import Fact, fact, parameters, tolerance
+from tests.estimators.published import GPT3
 from tests.estimators.strategies import shapes
 
-GPT3 = Shape(  # GPT-3 175B, arXiv:2005.14165, table 2.1
-    vocab=50_257,
-    hidden=12_288,
-    intermediate=4 * 12_288,
-    layers=96,
-    heads=96,
-    kv_heads=96,
-    head_dim=128,
-    tied=True,
-    gated=False,
-)
 LETTERS = dict(
     zip(
         "qkvogud",

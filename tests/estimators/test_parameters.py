@@ -13,7 +13,7 @@ from solutions.parameters import non_embedding_count, parameter_count, parameter
 from solutions.quantization import packed_elements
 from solutions.shapes import model_names, model_shape
 from tests.estimators import oracles
-from tests.estimators.facts import Fact, parameters, tolerance
+from tests.estimators.facts import Fact, fact, parameters, tolerance
 from tests.estimators.strategies import shapes
 
 GEMMA3_TEXT = ["gemma3_270m_params_text", "gemma3_4b_params_text", "gemma3_27b_params_text"]
@@ -75,11 +75,17 @@ def test_gemma3_has_the_published_parameters(of: Fact) -> None:
     assert parameter_count(untied) == of["check"]["untied_wrong_answer"]
 
 
-def test_the_text_part_of_the_multimodal_checkpoint_has_262208_rows() -> None:
-    from tests.estimators.facts import fact
-
-    expected = fact("gemma3_4b_params_mm")["check"]["text"]
-    assert parameter_count(Shape.gemma3("4b", vocab=262_208)) == expected
+def test_the_vision_tower_of_a_multimodal_checkpoint_is_left_out() -> None:
+    of = fact("gemma3_4b_params_mm")
+    text = oracles.config("gemma3-4b", vocab_size=of["inputs"]["vocab"]).to_dict()
+    vision = fact("siglip_config")["expected"]
+    sizes = {field: vision[field] for field in oracles.VISION_FIELDS}
+    model = oracles.multimodal_model(text, sizes)
+    assert oracles.parameters(model) == of["expected"]
+    shape = Shape.from_config(model.config)
+    assert shape == Shape.gemma3("4b", vocab=262_208)
+    assert parameter_count(shape) == of["check"]["text"]
+    assert parameter_count(shape) == of["expected"] - of["check"]["vision"] - of["check"]["proj"]
 
 
 @pytest.mark.parametrize("of", parameters(REPORTED))

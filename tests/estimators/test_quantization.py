@@ -19,10 +19,10 @@ from solutions.quantization import (
     quantized_weights,
 )
 from tests.conftest import need_module
-from tests.estimators.facts import fact
+from tests.estimators.facts import fact, tolerance
 from tests.estimators.strategies import shapes
 
-COVERED = ["nf4_dq_overhead_before", "nf4_bits_nodq"]
+COVERED = ["nf4_dq_overhead_before", "nf4_bits_nodq", "nf4_construct", "nf4_rel_error"]
 
 
 def test_published_bits_a_weight_come_out() -> None:
@@ -34,6 +34,38 @@ def test_published_bits_a_weight_come_out() -> None:
     # QLoRA, section 3: double quantization lowers the overhead from 0.5 to 0.127 bits.
     assert round(bits_per_weight(64, double_quant=True) - 4, 3) == 0.127
     assert bits_per_weight(64, double_quant=True) == 4.126953125
+
+
+def test_the_nf4_table_starts_at_the_published_quantile() -> None:
+    need_module("torch")
+    from statistics import NormalDist
+
+    from solutions.implementations.quantize import nf4_table
+
+    # The outermost two values above zero are quantiles at p and at an eighth of the way to 1/2.
+    of = fact("nf4_construct")
+    p, quantile = of["expected"], NormalDist().inv_cdf
+    ratio = quantile(p + (0.5 - p) / 8) / quantile(p)
+    assert nf4_table()[-2].item() == pytest.approx(ratio, abs=1e-6)
+    wrong = p + 10 * of["test"]["abs"]
+    other = quantile(wrong + (0.5 - wrong) / 8) / quantile(wrong)
+    assert nf4_table()[-2].item() != pytest.approx(other, abs=1e-6)
+
+
+def test_nf4_loses_the_published_share_of_normal_values() -> None:
+    need_module("torch")
+    import torch
+
+    from solutions.implementations.quantize import (
+        nf4_dequantize,
+        nf4_quantize,
+        quantization_error,
+    )
+
+    values = torch.randn(1024, 1024, generator=torch.Generator().manual_seed(0))
+    of = fact("nf4_rel_error")
+    error = quantization_error(values, nf4_dequantize(*nf4_quantize(values)))
+    assert error == pytest.approx(of["expected"], **tolerance(of))
 
 
 @pytest.mark.parametrize("rows", [64, 96, 300])

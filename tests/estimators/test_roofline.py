@@ -12,7 +12,7 @@ from gradelib.shapes import Shape
 from solutions import roofline
 from solutions.flops import score_flops, training_flops, training_flops_6nd
 from tests.estimators.facts import Fact, fact, parameters, tolerance
-from tests.estimators.test_flops import PALM
+from tests.estimators.published import PALM, gpt
 
 A100 = 312e12
 TPU_V4 = 275e12
@@ -34,18 +34,7 @@ amounts = st.floats(1e-6, 1e18)
 def megatron(name: str) -> tuple[Shape, int, float]:
     """Shape, batch, and the GPUs' peak times the seconds of a step."""
     heads, hidden, layers, batch, gpus, seconds = MEGATRON[name]
-    shape = Shape(
-        vocab=51_200,
-        hidden=hidden,
-        intermediate=4 * hidden,
-        layers=layers,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        tied=True,
-        gated=False,
-    )
-    return shape, batch, gpus * A100 * seconds
+    return gpt(heads, hidden, layers), batch, gpus * A100 * seconds
 
 
 @pytest.mark.parametrize("of", parameters(UTILIZATION))
@@ -79,17 +68,7 @@ def test_utilization_of_palm_comes_out_with_and_without_attention() -> None:
 def test_utilization_of_megatron_turing_comes_out() -> None:
     of = fact("mfu_mtnlg")
     given_ = of["inputs"]
-    shape = Shape(
-        vocab=51_200,
-        hidden=given_["H"] * given_["Q"],
-        intermediate=4 * given_["H"] * given_["Q"],
-        layers=given_["L"],
-        heads=given_["H"],
-        kv_heads=given_["H"],
-        head_dim=given_["Q"],
-        tied=True,
-        gated=False,
-    )
+    shape = gpt(given_["H"], given_["H"] * given_["Q"], given_["L"])
     scores = 3 * score_flops(shape, given_["T"]) / given_["T"]
     flops = 65_430 * (training_flops_6nd(given_["N"], 1) + scores)
     mfu = roofline.model_flops_utilization(flops, 1, 2240 * A100)
