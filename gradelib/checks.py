@@ -142,6 +142,12 @@ class Check:
         expected = outcome(self.reference)
         if expected.kind not in (Kind.VALUE, Kind.RAISED):
             raise ValueError(f"task {task!r}: the reference gave {expected} for {one}")
+        if self.rules:
+            broken = [rule.id for rule in self.rules if not rule.holds(expected.value)]
+            if broken:
+                raise ValueError(f"task {task!r}: the reference breaks the rules {broken}")
+            # Rules decide, so the reference's own choice is nobody's business: it is not released.
+            expected = Outcome(Kind.VALUE)
         wrong = {known.id: outcome(known.wrong) for known in self.misconceptions}
         return PreparedCase(args, kwargs, expected, wrong, one.part, visible)
 

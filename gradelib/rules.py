@@ -21,6 +21,8 @@ from gradelib.compare import kind_of
 Operation = Callable[[Any, dict[str, Any]], bool]
 OPERATIONS: dict[str, Operation] = {}
 PATTERN_SECONDS = 0.5
+ALL_LINEAR = "all-linear"
+LORA_DEFAULT = 8  # peft's r and lora_alpha where none is given
 
 
 @dataclass(frozen=True)
@@ -117,29 +119,104 @@ def one_of(value: Any, parameters: dict[str, Any]) -> bool:
 
 
 @operation
-def targets_exist(value: Any, parameters: dict[str, Any]) -> bool:
-    """Every target names at least one of the layers `modules`, and only layers of type Linear are
-    hit."""
-    try:
-        targets = value.get("target_modules")
-        if isinstance(targets, (list, frozenset)):
-            return bool(targets) and all(
-                isinstance(target, str) and _targeted([target], parameters["modules"])
-                for target in targets
-            )
-        return bool(targeted_modules(targets, parameters["modules"]))
-    except (ValueError, TimeoutError):
+def others_at_default(value: Any, parameters: dict[str, Any]) -> bool:
+    """Every key that is not among `free` has its value in `defaults`; empty values are all alike."""
+    return all(
+        key in parameters["free"]
+        or given == parameters["defaults"].get(key)
+        or (not given and not parameters["defaults"].get(key))
+        for key, given in value.items()
+    )
+
+
+@operation
+def lora_scaling_between(value: Any, parameters: dict[str, Any]) -> bool:
+    """What the adapter's product is multiplied by, `lora_alpha` / r, lies in [`low`, `high`]; with
+    `use_rslora` it is `lora_alpha` / √r."""
+    rank, alpha = _lora_rank(value), value.get("lora_alpha", LORA_DEFAULT)
+    if not _number(alpha) or rank < 1:
         return False
+    scaling = alpha / (rank**0.5 if value.get("use_rslora") else rank)
+    return bool(parameters["low"] <= scaling <= parameters["high"])
+
+
+@operation
+def targets_avoid(value: Any, parameters: dict[str, Any]) -> bool:
+    """No target hits one of the modules `names`."""
+    targets = value.get("target_modules")
+    if _is_all_linear(targets):
+        return True
+    try:
+        return not targeted_modules(targets, parameters["names"])
+    except (ValueError, TimeoutError):
+        return True  # a rule on what targets are says more
+
+
+@operation
+def targets_exist(value: Any, parameters: dict[str, Any]) -> bool:
+    """Of one of the `models`, the targets hit linear layers and nothing else, and each item of a
+    list hits some."""
+    return bool(_fitting(value, parameters))
 
 
 @operation
 def targets_include(value: Any, parameters: dict[str, Any]) -> bool:
-    """The targets hit at least one layer whose name ends in one of `suffixes`."""
-    try:
-        hit = targeted_modules(value.get("target_modules"), parameters["modules"])
-    except (ValueError, TimeoutError):
-        return False
-    return any(name.rpartition(".")[2] in parameters["suffixes"] for name in hit)
+    """The targets hit at least one linear layer whose whole name matches `pattern`."""
+    return any(
+        re.fullmatch(parameters["pattern"], name)
+        for hit in _fitting(value, parameters)[:1]
+        for name in hit
+    )
+
+
+@operation
+def lora_parameters_at_most(value: Any, parameters: dict[str, Any]) -> bool:
+    """The adapters have at most `limit` parameters."""
+    rank, extra = _lora_rank(value), bool(value.get("use_dora"))
+    return all(
+        sum(rank * (inputs + outputs) + extra * outputs for inputs, outputs in hit.values())
+        <= parameters["limit"]
+        for hit in _fitting(value, parameters)[:1]
+    )
+
+
+def _lora_rank(value: Any) -> int:
+    rank = value.get("r", LORA_DEFAULT)
+    return rank if type(rank) is int else 0
+
+
+def _fitting(value: Any, parameters: dict[str, Any]) -> list[dict[str, tuple[int, int]]]:
+    """For each of `models` that the targets fit: the linear layers hit, with inputs and outputs.
+
+    A model is `{"linear": rows of [name, copies, inputs, outputs], "other": rows of [name,
+    copies]}`; `{}` in a name stands for 0, 1, … copies − 1.
+    """
+    targets = value.get("target_modules")
+    fitting = []
+    for model in parameters["models"]:
+        linear = {
+            name: (inputs, outputs)
+            for template, copies, inputs, outputs in model["linear"]
+            for name in _numbered(template, copies)
+        }
+        other = [name for row in model["other"] for name in _numbered(*row)]
+        try:
+            hit = targeted_modules(targets, list(linear))
+            stray = [] if _is_all_linear(targets) else targeted_modules(targets, other)
+        except (ValueError, TimeoutError):
+            return []
+        items = [] if isinstance(targets, str) else [[item] for item in targets]
+        if hit and not stray and all(_targeted(item, list(linear)) for item in items):
+            fitting.append({name: linear[name] for name in hit})
+    return fitting
+
+
+def _numbered(template: str, copies: int) -> list[str]:
+    return [template.replace("{}", str(number)) for number in range(copies)]
+
+
+def _is_all_linear(targets: Any) -> bool:
+    return isinstance(targets, str) and targets.lower() == ALL_LINEAR
 
 
 def targeted_modules(targets: Any, modules: Sequence[str]) -> list[str]:
@@ -150,7 +227,7 @@ def targeted_modules(targets: Any, modules: Sequence[str]) -> list[str]:
     + item. Raises ValueError for anything else, TimeoutError for an expression that takes too long.
     """
     if isinstance(targets, str):
-        if targets.lower() == "all-linear":
+        if _is_all_linear(targets):
             return list(modules)
         if len(targets) > 2_000:
             raise ValueError("a pattern of more than 2,000 characters")

@@ -92,7 +92,9 @@ def html(verdict: Verdict) -> str:
 def _paragraphs(verdict: Verdict) -> list[str]:
     reason = verdict.reason
     lines = [f"{verdict.task}: {verdict.status}."]
-    if verdict:
+    if verdict and reason.what == "rules met":
+        lines.append("It meets every rule that is checked here.")
+    elif verdict:
         kind = "cases, hidden ones too" if verdict.hidden else "visible cases"
         number = "The" if verdict.total == 1 else f"All {verdict.total}"
         if verdict.total == 1:

@@ -8,6 +8,8 @@ from gradelib.checks import Check
 
 EXERCISES = {
     "21_number_formats": "number_formats",
+    "31_gpu_memory": "gpu_memory",
+    "43_lora": "lora",
 }
 
 
