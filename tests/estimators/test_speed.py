@@ -7,19 +7,15 @@ import sys
 import timeit
 
 from gradelib.shapes import Shape
-from solutions.flops import training_flops
+from solutions.estimate import as_data, estimate
 from solutions.hardware import gpu
-from solutions.lora import lora_parameters
-from solutions.parameters import parameter_count
-from solutions.quantization import quantized_bytes
-
-ESTIMATORS = "communication, dtypes, flops, hardware, layers, lora, parameters, quantization, roofline, shapes"
+from solutions.training_memory import Training
 
 
 def test_importing_every_estimator_takes_a_fifth_of_a_second_and_no_heavy_package() -> None:
     code = (
         "import sys, time; start = time.perf_counter(); "
-        f"from solutions import {ESTIMATORS}; "
+        "from solutions import communication, estimate, hardware, shapes; "
         "shapes.model_shape('llama3.2-1b'); hardware.gpu('t4'); "
         "took = time.perf_counter() - start; "
         "heavy = {'torch', 'numpy', 'transformers', 'yaml', 'rich'} & set(sys.modules); "
@@ -35,13 +31,9 @@ def test_importing_every_estimator_takes_a_fifth_of_a_second_and_no_heavy_packag
 
 
 def test_one_estimate_takes_less_than_a_millisecond() -> None:
-    shape = Shape.gemma3("4b")
+    training = Training(shape=Shape.gemma3("4b"), batch=1, seq=1024, method="qlora")
 
-    def estimate() -> None:
-        parameter_count(shape)
-        lora_parameters(shape, 16)
-        quantized_bytes(shape, "nf4-dq")
-        training_flops(shape, 1, 1024, "qlora", checkpointing=True, r=16)
-        gpu("t4")
+    def once() -> None:
+        as_data(estimate("gemma3-4b", training, gpu("t4")))
 
-    assert min(timeit.repeat(estimate, number=20, repeat=5)) / 20 < 1e-3
+    assert min(timeit.repeat(once, number=20, repeat=5)) / 20 < 1e-3
