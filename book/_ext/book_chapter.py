@@ -1,7 +1,7 @@
 """Sphinx extension: the parts a chapter is made of, as MyST directives.
 
-`objectives`, `worked`, `pitfall`, `summary`, `quiz`, `exercise`, `widget` and `sources`, and the role
-`given`. They decide structure and wording that is the same on every page; looks are in `theme/static/book.css`.
+`objectives`, `worked`, `pitfall`, `summary`, `quiz`, `exercise` and `sources`, and the role `given`.
+They decide structure and wording that is the same on every page; looks are in `theme/static/book.css`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 from sphinxcontrib.bibtex.transforms import BibliographyTransform, node_text_transform
-from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -33,30 +33,30 @@ _MINUTES_PER_FORMULA = 0.5
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-class box(nodes.General, nodes.Element):
-    """A titled part of a chapter. Attributes: `kind`, `heading`."""
+class Box(nodes.General, nodes.Element):
+    """A titled part of a chapter. Attribute: `kind`."""
 
 
-class reading_time(nodes.General, nodes.Element):
+class ReadingTime(nodes.General, nodes.Element):
     """Filled in with the page's reading time when the page is written."""
 
 
-class quiz_choice(nodes.General, nodes.Element):
+class QuizChoice(nodes.General, nodes.Element):
     """One answer of a quiz: its first child is the answer, the rest explains it. Attribute: `right`."""
 
 
-class quiz_answer(nodes.General, nodes.TextElement):
+class QuizAnswer(nodes.General, nodes.TextElement):
     """The words of one answer."""
 
 
-class sources(nodes.General, nodes.Element):
+class SourceList(nodes.General, nodes.Element):
     """Replaced by the works that the page cites."""
 
 
 # ---------------------------------------------------------------- directives
 
 
-class _Box(SphinxDirective):
+class TitledPart(SphinxDirective):
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
@@ -66,7 +66,7 @@ class _Box(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         self.assert_has_content()
-        node = box(kind=self.kind)
+        node = Box(kind=self.kind)
         self.set_source_info(node)
         label = self.heading
         title = nodes.paragraph(classes=["box-title"])
@@ -81,30 +81,30 @@ class _Box(SphinxDirective):
         return [node]
 
 
-class Objectives(_Box):
+class Objectives(TitledPart):
     """What the reader can do after the chapter; its reading time is counted and shown."""
 
     kind, heading = "objectives", "After this chapter you can"
 
     def run(self) -> list[nodes.Node]:
         (node,) = super().run()
-        cast("nodes.Element", node).append(reading_time())
+        cast("nodes.Element", node).append(ReadingTime())
         return [node]
 
 
-class Worked(_Box):
+class Worked(TitledPart):
     """A worked example; the argument names it."""
 
     kind, heading = "worked", "Worked example."
 
 
-class Pitfall(_Box):
+class Pitfall(TitledPart):
     """A mistake that people make, and how to see it; the argument names it."""
 
     kind, heading = "pitfall", "Pitfall."
 
 
-class Summary(_Box):
+class Summary(TitledPart):
     """The chapter in a few sentences."""
 
     kind, heading = "summary", "In short"
@@ -125,14 +125,16 @@ class Quiz(SphinxDirective):
         parsed = nodes.Element()
         self.state.nested_parse(self.content, self.content_offset, parsed)
         if not parsed.children or not isinstance(parsed.children[-1], nodes.bullet_list):
-            raise self.error("a quiz ends with a list of answers, each '- [x] right' or '- [ ] wrong'")
+            raise self.error(
+                "a quiz ends with a list of answers, each '- [x] right' or '- [ ] wrong'"
+            )
         *question, answers = parsed.children
         if not question:
             raise self.error("a quiz starts with its question")
         choices = [self._choice(cast("nodes.list_item", item)) for item in answers.children]
         if len(choices) < 2 or not any(choice["right"] for choice in choices):
             raise self.error("a quiz has at least two answers, one of them right ('- [x]')")
-        node = box(kind="quiz")
+        node = Box(kind="quiz")
         self.set_source_info(node)
         title = nodes.paragraph(classes=["box-title"])
         title += nodes.inline("", "Check yourself", classes=["box-kind"])
@@ -141,18 +143,20 @@ class Quiz(SphinxDirective):
         node += choices
         return [node]
 
-    def _choice(self, item: nodes.list_item) -> quiz_choice:
+    def _choice(self, item: nodes.list_item) -> QuizChoice:
         first = item.children[0] if item.children else None
         text = first.children[0] if isinstance(first, nodes.paragraph) and first.children else None
         mark = self._MARK.match(text.astext()) if isinstance(text, nodes.Text) else None
         if first is None or mark is None:
             raise self.error(f"an answer starts with [x] or [ ], got: {item.astext()[:60]!r}")
         if len(item.children) < 2:
-            raise self.error(f"an answer is explained in a paragraph below it: {item.astext()[:60]!r}")
+            raise self.error(
+                f"an answer is explained in a paragraph below it: {item.astext()[:60]!r}"
+            )
         words = cast("nodes.paragraph", first)
         words.replace(cast("nodes.Text", text), nodes.Text(text.astext()[mark.end() :]))
-        choice = quiz_choice(right=mark.group(1) != " ")
-        choice += quiz_answer("", "", *words.children)
+        choice = QuizChoice(right=mark.group(1) != " ")
+        choice += QuizAnswer("", "", *words.children)
         choice += item.children[1:]
         return choice
 
@@ -170,7 +174,7 @@ class ExerciseLink(SphinxDirective):
             raise self.error(
                 f"no exercise {name!r}; there are: {', '.join(_exercise_names()) or 'none'}"
             )
-        node = box(kind="exercise")
+        node = Box(kind="exercise")
         self.set_source_info(node)
         heading = nodes.paragraph(classes=["box-title"])
         heading += nodes.inline("", "Exercise.", classes=["box-kind"])
@@ -188,51 +192,23 @@ class ExerciseLink(SphinxDirective):
         return [node]
 
 
-class Widget(SphinxDirective):
-    """An interactive part: loads `_static/widgets/kit.js` and `_static/widgets/NAME.js` on this page alone.
-
-    The content is what a reader without scripts gets: it says the same in words or as a table.
-    """
-
-    required_arguments = 1
-    has_content = True
-    option_spec: ClassVar[dict[str, Any]] = {"scripts": directives.unchanged, "label": directives.unchanged}
-
-    def run(self) -> list[nodes.Node]:
-        self.assert_has_content()
-        name = self.arguments[0]
-        scripts = [*self.options.get("scripts", "").split(), f"{name}.js"]
-        folder = Path(self.env.srcdir) / "_static" / "widgets"
-        for script in scripts:
-            if not (folder / script).is_file():
-                raise self.error(f"widget script not found: _static/widgets/{script}")
-        used = self.env.metadata[self.env.docname].setdefault("widget_scripts", [])
-        used.extend(script for script in scripts if script not in used)
-        label = self.options.get("label", name.replace("_", " ").capitalize())
-        start = f'<div class="widget" data-widget="{name}" role="group" aria-label="{label}">'
-        fallback = nodes.container(classes=["widget-fallback"])
-        self.state.nested_parse(self.content, self.content_offset, fallback)
-        return [
-            nodes.raw("", start, format="html"),
-            fallback,
-            nodes.raw("", "</div>", format="html"),
-        ]
-
-
 class Sources(SphinxDirective):
     """Lists the works that this page cites, in full, and makes the page's citations point here."""
 
     def run(self) -> list[nodes.Node]:
-        node = sources()
+        node = SourceList()
         self.set_source_info(node)
         return [node]
 
 
-def given_role(
-    name: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = None
-) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """A number that the text itself sets: a definition, or the premise of an example. Shown as plain text."""
-    return [nodes.Text(text.replace(" ", "\N{NO-BREAK SPACE}"))], []
+class Given(SphinxRole):
+    """A number that the text itself sets: a definition, or the premise of an example.
+
+    Shown as plain text, kept on one line.
+    """
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        return [nodes.Text(self.text.replace(" ", "\N{NO-BREAK SPACE}"))], []
 
 
 # ---------------------------------------------------------------- exercises
@@ -285,8 +261,8 @@ class FillReadingTime(SphinxPostTransform):
 
     default_priority = 900
 
-    def run(self, **kwargs: Any) -> None:
-        for node in list(self.document.findall(reading_time)):
+    def run(self, **_kwargs: Any) -> None:
+        for node in list(self.document.findall(ReadingTime)):
             minutes = reading_minutes(self.document)
             text = f"About {minutes} minute{'s' if minutes > 1 else ''} to read."
             node.replace_self(nodes.paragraph("", text, classes=["box-meta"]))
@@ -297,8 +273,8 @@ class FillSources(SphinxPostTransform):
 
     default_priority = 20
 
-    def run(self, **kwargs: Any) -> None:
-        holders = list(self.document.findall(sources))
+    def run(self, **_kwargs: Any) -> None:
+        holders = list(self.document.findall(SourceList))
         if not holders:
             return
         domain = cast("BibtexDomain", self.env.get_domain("cite"))
@@ -336,15 +312,13 @@ class ListReferences(SphinxPostTransform):
 
     default_priority = 30
 
-    def run(self, **kwargs: Any) -> None:
-        for citation in list(self.document.findall(nodes.citation)):
-            if citation.parent is None:
-                continue
-            holder = citation.parent
+    def run(self, **_kwargs: Any) -> None:
+        holders = {id(c.parent): c.parent for c in self.document.findall(nodes.citation)}
+        for holder in holders.values():
             items = nodes.bullet_list(classes=["references"])
-            for entry in list(holder.findall(nodes.citation)):
-                item = nodes.list_item("", ids=entry["ids"])
-                item += [child for child in entry.children if not isinstance(child, nodes.label)]
+            for citation in list(holder.children):
+                item = nodes.list_item("", ids=citation["ids"])
+                item += [child for child in citation.children if not isinstance(child, nodes.label)]
                 items += item
             holder.replace_self(items)
 
@@ -352,28 +326,30 @@ class ListReferences(SphinxPostTransform):
 # ---------------------------------------------------------------- HTML
 
 
-def _visit_box(self: HTML5Translator, node: box) -> None:
+def _visit_box(self: HTML5Translator, node: Box) -> None:
     self.body.append(self.starttag(node, "div", CLASS=f"box box-{node['kind']}"))
 
 
-def _depart_box(self: HTML5Translator, node: box) -> None:
+def _depart_box(self: HTML5Translator, _node: Box) -> None:
     self.body.append("</div>\n")
 
 
-def _visit_choice(self: HTML5Translator, node: quiz_choice) -> None:
-    self.body.append(self.starttag(node, "details", CLASS="choice right" if node["right"] else "choice wrong"))
+def _visit_choice(self: HTML5Translator, node: QuizChoice) -> None:
+    self.body.append(
+        self.starttag(node, "details", CLASS="choice right" if node["right"] else "choice wrong")
+    )
 
 
-def _depart_choice(self: HTML5Translator, node: quiz_choice) -> None:
+def _depart_choice(self: HTML5Translator, _node: QuizChoice) -> None:
     self.body.append("</div></details>\n")
 
 
-def _visit_answer(self: HTML5Translator, node: quiz_answer) -> None:
+def _visit_answer(self: HTML5Translator, _node: QuizAnswer) -> None:
     self.body.append("<summary>")
 
 
-def _depart_answer(self: HTML5Translator, node: quiz_answer) -> None:
-    choice = cast("quiz_choice", node.parent)
+def _depart_answer(self: HTML5Translator, node: QuizAnswer) -> None:
+    choice = cast("QuizChoice", node.parent)
     verdict = "Right." if choice["right"] else "Not this one."
     self.body.append(f'</summary>\n<div class="why"><p class="verdict">{verdict}</p>\n')
 
@@ -393,22 +369,26 @@ class RoundAuthorYear(AuthorYearReferenceStyle):
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives, the role and how they are written."""
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_author_year", RoundAuthorYear)
-    others = {writer: (_pass, _pass) for writer in ("latex", "text", "man", "texinfo")}
-    app.add_node(box, html=(_visit_box, _depart_box), **others)
-    app.add_node(quiz_choice, html=(_visit_choice, _depart_choice), **others)
-    app.add_node(quiz_answer, html=(_visit_answer, _depart_answer), **others)
-    app.add_node(reading_time)
-    app.add_node(sources)
+    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (_pass, _pass))
+    app.add_node(Box, html=(_visit_box, _depart_box), **others)
+    app.add_node(QuizChoice, html=(_visit_choice, _depart_choice), **others)
+    app.add_node(QuizAnswer, html=(_visit_answer, _depart_answer), **others)
+    app.add_node(ReadingTime)
+    app.add_node(SourceList)
     app.add_directive("objectives", Objectives)
     app.add_directive("worked", Worked)
     app.add_directive("pitfall", Pitfall)
     app.add_directive("summary", Summary)
     app.add_directive("quiz", Quiz)
     app.add_directive("exercise", ExerciseLink)
-    app.add_directive("widget", Widget)
     app.add_directive("sources", Sources)
-    app.add_role("given", given_role)
+    app.add_role("given", Given())
     app.add_post_transform(FillReadingTime)
     app.add_post_transform(FillSources)
     app.add_post_transform(ListReferences)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 1,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

@@ -7,6 +7,7 @@ cannot be converted is a warning at its place in the source, so it stops the bui
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -40,7 +41,7 @@ def _convert(node: nodes.Element, *, display: bool) -> str:
         return to_mathml(tex, display=display)
     except LatexError as error:
         _log.warning("maths not understood: %s\n%s", tex, _ANSI.sub("", str(error)), location=node)
-        return f"<code>{nodes.unescape(tex)}</code>"
+        return f"<code>{escape(tex)}</code>"
 
 
 def _visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
@@ -49,8 +50,7 @@ def _visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
 
 
 def _visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    attributes = {"ids": node["ids"]} if node["ids"] else {}
-    translator.body.append(translator.starttag(node, "div", CLASS="math", **attributes))
+    translator.body.append(translator.starttag(node, "div", CLASS="math"))
     translator.body.append(_convert(node, display=True))
     if node["number"]:
         number = get_node_equation_number(translator, node)

@@ -7,8 +7,10 @@ search page the index. Nothing else that Sphinx or an extension would add is let
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
-    from sphinx.writers.html5 import HTML5Translator
 
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[1]
@@ -31,6 +32,8 @@ _SEARCH_SCRIPTS = [
     "_static/sphinx_highlight.js",
     "_static/language_data.js",
     "_static/searchtools.js",
+    "_static/page-descriptions.js",
+    "_static/search-results.js",
     "searchindex.js",
 ]
 _UNUSED = ["basic.css", "pygments.css", "mystnb*.css", "minus.png", "plus.png", "file.png"]
@@ -59,12 +62,17 @@ def digest_of(patterns: list[str], root: Path = _ROOT) -> str:
 
 
 def _prepare(app: Sphinx, config: Config) -> None:
-    """Name the execution cache after its inputs, and let page code import the helper for figures."""
+    """Name the execution cache after its inputs, and let page code import the references and the helper for figures."""
     config.computed_from = digest_of(COMPUTED_FROM)
     config.written_by = digest_of(WRITTEN_BY)
     cache = Path(config.nb_execution_cache_path or Path(app.outdir).parent / ".jupyter_cache")
     config.nb_execution_cache_path = str(cache / config.computed_from)
-    paths = [str(_HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path.append(str(_ROOT))
+    paths = [
+        str(_HERE),
+        str(_ROOT),
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
@@ -74,10 +82,10 @@ class WrapTables(SphinxPostTransform):
     default_priority = 950
     formats = ("html",)
 
-    def run(self, **kwargs: Any) -> None:
+    def run(self, **_kwargs: Any) -> None:
         for table in list(self.document.findall(nodes.table)):
             holder = nodes.container(classes=["table-scroll"])
-            table.replace_self(holder)
+            table.parent.replace(table, holder)  # replace_self would give the box the table's id
             holder += table
 
 
@@ -110,7 +118,13 @@ def _description(doctree: nodes.document | None) -> str:
     return ""
 
 
-def _page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+def _page(
+    app: Sphinx,
+    pagename: str,
+    _templatename: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
     """Choose what this page loads and what its margins show."""
     widgets = app.env.metadata.get(pagename, {}).get("widget_scripts", [])
     context["page_styles"] = ["_static/book.css"]
@@ -142,6 +156,18 @@ def _sections_only(toc: str) -> str:
     return inner.group(1) if inner else ""
 
 
+def _write_descriptions(app: Sphinx, error: Exception | None) -> None:
+    """Give the search page the first sentences of every page: a script, since files opened from disk cannot fetch."""
+    if error is None and app.builder.name == "html":
+        words = {
+            name: _description(app.env.get_doctree(name)) for name in sorted(app.env.found_docs)
+        }
+        target = Path(app.outdir) / "_static" / "page-descriptions.js"
+        target.write_text(
+            f"var DESCRIPTIONS = {json.dumps(words, ensure_ascii=False)};\n", encoding="utf-8"
+        )
+
+
 def _remove_unused(app: Sphinx, error: Exception | None) -> None:
     """Delete what Sphinx and myst-nb copy and no page loads: it would be in every offline copy."""
     if error is None and app.builder.name == "html":
@@ -155,9 +181,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_theme("one_gpu", str(_HERE / "theme"))
     app.add_config_value("computed_from", "", "env")  # "env": a new value has every page read again
     app.add_config_value("written_by", "", "env")
-    app.add_config_value("comments_config", {}, "")  # jupyter-book passes it on whether or not comments are used
+    app.add_config_value(
+        "comments_config", {}, ""
+    )  # jupyter-book passes it on whether or not comments are used
     app.connect("config-inited", _prepare, priority=900)
     app.connect("html-page-context", _page, priority=900)
+    app.connect("build-finished", _write_descriptions)
     app.connect("build-finished", _remove_unused, priority=900)
     app.add_post_transform(WrapTables)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

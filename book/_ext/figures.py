@@ -46,7 +46,9 @@ def use_book_style() -> None:
             "font.sans-serif": ["DejaVu Sans"],
             "font.size": 11,
             "axes.prop_cycle": mpl.cycler(
-                color=SERIES, marker=["o", "s", "^", "D", "v", "P"], linestyle=["-", "--", "-.", ":", "-", "--"]
+                color=SERIES,
+                marker=["o", "s", "^", "D", "v", "P"],
+                linestyle=["-", "--", "-.", ":", "-", "--"],
             ),
             "axes.edgecolor": MUTED,
             "axes.labelcolor": INK,
@@ -86,7 +88,9 @@ def figure(fig: Figure, alt: str) -> PageFigure:
     Raises `ValueError` where `alt` is too short to say anything.
     """
     if len(alt.split()) < 8:
-        raise ValueError(f"alt text must say what the figure shows, in a sentence or two; got {alt!r}")
+        raise ValueError(
+            f"alt text must say what the figure shows, in a sentence or two; got {alt!r}"
+        )
     buffer = io.StringIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     fig.clear()
@@ -104,7 +108,7 @@ def theme_aware(svg: str, alt: str) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}\1"', svg)
     svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", svg)
-    svg = re.sub(r"font:([^;\"']*?)'DejaVu Sans'[^;\"]*", r"font:\1sans-serif", svg)
+    svg = re.sub(r"'?DejaVu Sans'?,\s*", "", svg)  # the page's own sans-serif font
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '

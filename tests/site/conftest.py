@@ -17,7 +17,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -76,10 +76,17 @@ def site() -> Path:
             command += ["--config", "_config.yml", "--path-output", ".", "-W", "-n", "--keep-going"]
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
             built = subprocess.run(
-                command, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PATH": path},
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if built.returncode:
-                pytest.fail(f"the site does not build:\n{built.stdout[-3000:]}\n{built.stderr[-3000:]}")
+                pytest.fail(
+                    f"the site does not build:\n{built.stdout[-3000:]}\n{built.stderr[-3000:]}"
+                )
             stamp.touch()
     return SITE
 
@@ -96,7 +103,7 @@ class _Pages(SimpleHTTPRequestHandler):
     """Serves files compressed and cacheable, as GitHub Pages does."""
 
     protocol_version = "HTTP/1.1"
-    compressed = {".html", ".css", ".js", ".svg", ".json", ".txt", ".xml", ".inv"}
+    compressed: ClassVar = {".html", ".css", ".js", ".svg", ".json", ".txt", ".xml", ".inv"}
 
     def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))
@@ -164,13 +171,23 @@ def watch_faults(page: Page) -> list[str]:
             faults.append(f"{page.url}: request to the outside: {request.url}")
 
     page.on("request", requested)
-    page.on("requestfailed", lambda request: faults.append(f"{page.url}: failed: {request.url}"))
+
+    def failed(request: Any) -> None:
+        if (
+            request.failure != "net::ERR_ABORTED"
+        ):  # a reader who turns the page stops what still loads
+            faults.append(f"{page.url}: {request.failure}: {request.url}")
+
+    page.on("request", requested)
+    page.on("requestfailed", failed)
     page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
     page.on(
         "console",
-        lambda message: faults.append(f"{page.url}: {message.type}: {message.text}")
-        if message.type in {"error", "warning"}
-        else None,
+        lambda message: (
+            faults.append(f"{page.url}: {message.type}: {message.text}")
+            if message.type in {"error", "warning"}
+            else None
+        ),
     )
     return faults
 

@@ -27,8 +27,24 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _EXTENSIONS = {"amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath", "substitution"}
-_NOT_PROSE = {"code", "code-block", "code-cell", "literalinclude", "math", "bibliography", "sources", "raw", "toctree"}
-_LABELS = {"figure", "glue:figure", "exercise", "widget", "image"}  # their argument is a name, not text
+_NOT_PROSE = {
+    "code",
+    "code-block",
+    "code-cell",
+    "literalinclude",
+    "math",
+    "bibliography",
+    "sources",
+    "raw",
+    "toctree",
+}
+_LABELS = {
+    "figure",
+    "glue:figure",
+    "exercise",
+    "widget",
+    "image",
+}  # their argument is a name, not text
 _CITES = "\ue000"  # stands for a citation in the text that is searched
 _TAKEN = "\ue001"  # stands for code, maths, a computed or a given number
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,10 +36,14 @@ def test_axe_finds_nothing_on_any_page(
         page.goto(f"file://{site}/{name}.html" + ("?q=format" if name == "search" else ""))
         # What is folded away is read too.
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-        results = Axe().run(page, options={"runOnly": RULES, "resultTypes": ["violations"]}).response
+        results = (
+            Axe().run(page, options={"runOnly": RULES, "resultTypes": ["violations"]}).response
+        )
         for violation in results["violations"]:
             places = "; ".join(node["html"][:160] for node in violation["nodes"][:4])
-            found.append(f"{name} ({theme}, {size}): {violation['id']}: {violation['help']}: {places}")
+            found.append(
+                f"{name} ({theme}, {size}): {violation['id']}: {violation['help']}: {places}"
+            )
     context.close()
     assert not found, "\n".join(found)
 
@@ -79,7 +84,9 @@ def test_every_figure_has_a_text_alternative(tab: Page, site: Path, page_names: 
     without = []
     for name in page_names:
         tab.goto(f"file://{site}/{name}.html")
-        for picture in tab.query_selector_all("article img, article svg[role=img], article .figure-svg svg"):
+        for picture in tab.query_selector_all(
+            "article img, article svg[role=img], article .figure-svg svg"
+        ):
             figures += 1
             text = picture.get_attribute("alt") or picture.get_attribute("aria-label") or ""
             if len(text.split()) < 5:
@@ -87,7 +94,9 @@ def test_every_figure_has_a_text_alternative(tab: Page, site: Path, page_names: 
         # A picture that is neither named nor marked as decoration would be read as nothing at all.
         without += [
             f"{name}: {picture.evaluate('e => e.outerHTML.slice(0, 120)')}"
-            for picture in tab.query_selector_all("article svg:not([role=img]):not([aria-hidden=true] *):not([aria-hidden=true])")
+            for picture in tab.query_selector_all(
+                "article svg:not([role=img]):not([aria-hidden=true] *):not([aria-hidden=true])"
+            )
         ]
     assert not without, "\n".join(without)
     assert figures or not (site / "computation").exists()
@@ -97,10 +106,12 @@ def test_headings_form_an_outline(tab: Page, site: Path, page_names: list[str]) 
     wrong = []
     for name in page_names:
         tab.goto(f"file://{site}/{name}.html")
-        levels = tab.eval_on_selector_all("main :is(h1,h2,h3,h4,h5,h6)", "hs => hs.map(h => +h.tagName[1])")
+        levels = tab.eval_on_selector_all(
+            "main :is(h1,h2,h3,h4,h5,h6)", "hs => hs.map(h => +h.tagName[1])"
+        )
         if levels.count(1) != 1 or levels[0] != 1:
             wrong.append(f"{name}: not one h1, first: {levels}")
-        if any(deeper > shallower + 1 for shallower, deeper in zip(levels, levels[1:], strict=False)):
+        if any(deeper > shallower + 1 for shallower, deeper in itertools.pairwise(levels)):
             wrong.append(f"{name}: a level is skipped: {levels}")
     assert not wrong, wrong
 
@@ -134,7 +145,9 @@ def test_keyboard_reaches_every_control_and_shows_where_it_is(
                 reached.add(state["id"])
         missing = [i for i in wanted if i not in reached]
         html = [
-            tab.evaluate(f"document.querySelector('[data-tabtest=\"{i}\"]').outerHTML.slice(0, 120)")
+            tab.evaluate(
+                f"document.querySelector('[data-tabtest=\"{i}\"]').outerHTML.slice(0, 120)"
+            )
             for i in missing[:5]
         ]
         assert not missing, f"{name}: the Tab key does not reach {html}"

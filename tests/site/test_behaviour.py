@@ -47,7 +47,9 @@ def test_a_search_from_the_header_finds_and_opens_a_page(tab: Page, start: str) 
     tab.fill("#bar-query", "swamping")
     tab.press("#bar-query", "Enter")
     tab.wait_for_selector("#search-results .search li a")
-    hits = tab.eval_on_selector_all("#search-results .search li a", "as => as.map(a => a.getAttribute('href'))")
+    hits = tab.eval_on_selector_all(
+        "#search-results .search li a", "as => as.map(a => a.getAttribute('href'))"
+    )
     assert any("glossary.html" in hit for hit in hits), hits
     tab.click("#search-results .search li a >> nth=0")
     tab.wait_for_selector("main h1")
@@ -72,7 +74,9 @@ def test_the_colour_switch_goes_round_and_is_remembered(browser: Browser, start:
     page.goto(f"{start}/intro.html")
 
     def shown() -> tuple[str, str]:
-        return page.evaluate("[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]")
+        return page.evaluate(
+            "[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]"
+        )
 
     assert shown()[0] == "dark"  # as the system
     page.click("#theme-button")
@@ -87,7 +91,9 @@ def test_the_colour_switch_goes_round_and_is_remembered(browser: Browser, start:
     assert dark[1] != light[1]
     page.click("#theme-button")
     page.emulate_media(color_scheme="light")
-    page.wait_for_function("document.documentElement.dataset.theme === 'light'")  # follows the system live
+    page.wait_for_function(
+        "document.documentElement.dataset.theme === 'light'"
+    )  # follows the system live
     context.close()
 
 
@@ -109,7 +115,9 @@ def test_the_contents_open_on_a_phone_and_close_with_escape(browser: Browser, st
     context.close()
 
 
-def test_the_site_reads_without_scripts(browser: Browser, start: str, page_names: list[str]) -> None:
+def test_the_site_reads_without_scripts(
+    browser: Browser, start: str, page_names: list[str]
+) -> None:
     context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
     page = context.new_page()
     for name in page_names:
@@ -148,7 +156,9 @@ def test_formulas_are_mathml_in_the_math_font(tab: Page, start: str, page_names:
         formulas += count
         if not count:
             continue
-        assert tab.evaluate("[...document.fonts].some((f) => f.family.includes('Book Math') && f.status === 'loaded')")
+        assert tab.evaluate(
+            "[...document.fonts].some((f) => f.family.includes('Book Math') && f.status === 'loaded')"
+        )
         raw = tab.evaluate(
             r"""() => { const t = document.querySelector("article").cloneNode(true);
                 t.querySelectorAll("pre, code").forEach((e) => e.remove());
@@ -173,7 +183,11 @@ def test_every_sign_of_every_formula_is_in_the_math_font(
     foreign = {}
     for name in page_names:
         tab.goto(f"file://{site}/{name}.html")
-        signs = set(tab.evaluate("[...document.querySelectorAll('article math')].map((m) => m.textContent).join('')"))
+        signs = set(
+            tab.evaluate(
+                "[...document.querySelectorAll('article math')].map((m) => m.textContent).join('')"
+            )
+        )
         if unknown := {sign for sign in signs if ord(sign) not in known and not sign.isspace()}:
             foreign[name] = unknown
     assert not foreign, foreign

