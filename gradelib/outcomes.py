@@ -7,6 +7,7 @@ an answer meets the same conversion of values and the same reading of errors eve
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import re
@@ -185,7 +186,10 @@ def _called(
 def of_error(error: BaseException) -> Outcome:
     """The outcome of code that ended with `error`: raised, out of memory, or crashed where it asked
     Python to stop."""
-    if isinstance(error, MemoryError):
+    no_memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    # PyTorch has no exception of its own for this on a CPU.
+    no_memory |= isinstance(error, RuntimeError) and "can't allocate memory" in _text(error)
+    if isinstance(error, MemoryError) or no_memory:
         return Outcome(Kind.OUT_OF_MEMORY, detail=_text(error))
     if isinstance(error, (SystemExit, GeneratorExit, KeyboardInterrupt)):
         return Outcome(

@@ -51,7 +51,7 @@ class Limits:
     scratch_bytes: int = 128 * 2**20
     file_bytes: int = 64 * 2**20
     processes: int = 64
-    open_files: int = 256
+    open_files: int = 128
 
 
 class IsolationError(RuntimeError):

@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import linecache
 import os
+import site
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -79,6 +80,7 @@ class Loaded:
         # What a notebook offers without an import.
         self.names.update(display=print, get_ipython=lambda: None)
         builtins.input = _no_input
+        site.setquit()  # `exit`, which Python started with -S lacks
         self.tasks: dict[str, object] = {}
         self.errors: dict[str, Outcome] = {}
         self.last: dict[str, Outcome] = {}

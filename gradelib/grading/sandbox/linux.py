@@ -15,6 +15,8 @@ import socket
 import struct
 from pathlib import Path
 
+from gradelib.grading.work import Limits
+
 # <linux/sched.h>
 NAMESPACES = {
     "user": 0x1000_0000,
@@ -127,18 +129,16 @@ def become_nobody() -> None:
     set_dumpable(False)
 
 
-def set_limits(
-    *, memory_bytes: int, cpu_seconds: int, file_bytes: int, processes: int, open_files: int
-) -> None:
-    """Resource limits of this process and of those it starts, beyond the memory it has mapped."""
-    mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    address_space = mapped * resource.getpagesize() + memory_bytes
+def set_limits(limits: Limits) -> None:
+    """Resource limits of this process and of those it starts."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    mapped_bytes = pages * resource.getpagesize()
     for limit, value in (
-        (resource.RLIMIT_AS, address_space),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_FSIZE, file_bytes),
-        (resource.RLIMIT_NPROC, processes),
-        (resource.RLIMIT_NOFILE, open_files),
+        (resource.RLIMIT_AS, mapped_bytes + limits.memory_bytes),
+        (resource.RLIMIT_CPU, int(limits.total_seconds) + 1),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),

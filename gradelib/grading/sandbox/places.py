@@ -138,16 +138,7 @@ class Forked(ABC):
     def _serve(self) -> socket.socket:
         """Start the server, and wait until it has loaded the modules."""
         ours, theirs = socket.socketpair()
-        options = Options(
-            apart=self._apart,
-            preload=self._preload,
-            total_seconds=self._limits.total_seconds,
-            memory_bytes=self._limits.memory_bytes,
-            scratch_bytes=self._limits.scratch_bytes,
-            file_bytes=self._limits.file_bytes,
-            processes=self._limits.processes,
-            open_files=self._limits.open_files,
-        )
+        options = Options(self._apart, self._preload, self._limits)
         arguments = [str(theirs.fileno()), options.to_json(), self._library()]
         boot = ["-I", "-S", "-X", "utf8", "-c", _BOOT, *arguments, *map(str, package_folders())]
         with theirs, tempfile.TemporaryFile() as log:

@@ -14,27 +14,29 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from gradelib.grading.sandbox import child
 from gradelib.grading.sandbox.wire import ChildEnd, frame
+from gradelib.grading.work import Limits
 
 LINUX = sys.platform == "linux"
 if LINUX:
-    from gradelib.grading.sandbox import linux
+    from gradelib.grading.sandbox import linux, system_calls
 
 READY = b"ready"
 # How an answer process ended, besides "exit N" and "signal N".
 STOPPED, OUT_OF_TIME, OUT_OF_MEMORY = "stopped", "out of time", "out of memory"
 # Static copies of these stand in for /proc, which libraries read to learn about the machine.
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "version")
-_WATCH_SECONDS = 0.05
+_WATCH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,22 +45,17 @@ class Options:
 
     apart: bool
     preload: tuple[str, ...]
-    total_seconds: float
-    memory_bytes: int
-    scratch_bytes: int
-    file_bytes: int
-    processes: int
-    open_files: int
+    limits: Limits
 
     def to_json(self) -> str:
         """As an argument of the server's command line."""
-        return json.dumps(vars(self))
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Options:
         """Read `to_json`'s form."""
         data = json.loads(text)
-        return cls(**{**data, "preload": tuple(data["preload"])})
+        return cls(data["apart"], tuple(data["preload"]), Limits(**data["limits"]))
 
 
 def main(control_fd: int, options_json: str) -> None:
@@ -106,13 +103,19 @@ def _supervise(
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if options.apart:
+            scratch = "/tmp"
             linux.new_namespaces()
+        else:
+            scratch = tempfile.mkdtemp(prefix="one-gpu-")
+        memory = MemoryWatch(options.limits.memory_bytes) if options.apart else None
         process = os.fork()
         if process == 0:
             lifeline.close()
-            _answer_process(wire_fd, options, proc_files)
+            _answer_process(wire_fd, scratch, options, proc_files)
         os.close(wire_fd)
-        ended = _watch(process, lifeline, options)
+        ended = _watch(process, lifeline, options, memory)
+        if not options.apart:
+            shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(OSError):
             lifeline.sendall(ended.encode("ascii"))
     except OSError as error:
@@ -120,9 +123,11 @@ def _supervise(
     os._exit(0)
 
 
-def _watch(process: int, lifeline: socket.socket, options: Options) -> str:
+def _watch(
+    process: int, lifeline: socket.socket, options: Options, memory: MemoryWatch | None
+) -> str:
     """Wait for the answer process's end, and bring it about when the judge hangs up or memory runs
-    out. How it ended, in two words."""
+    out. How it ended, in words for the judge."""
     poll = select.poll()
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
     if LINUX:
@@ -134,10 +139,46 @@ def _watch(process: int, lifeline: socket.socket, options: Options) -> str:
             break
         if _hung_up(lifeline):
             return _killed(process, options, STOPPED)
-    if usage.ru_utime + usage.ru_stime >= options.total_seconds:
+        if memory is not None and memory.exceeded(process):
+            return _killed(process, options, OUT_OF_MEMORY)
+    if usage.ru_utime + usage.ru_stime >= options.limits.total_seconds:
         return OUT_OF_TIME
     code = os.waitstatus_to_exitcode(status)
     return f"exit {code}" if code >= 0 else f"signal {-code}"
+
+
+class MemoryWatch:
+    """The memory of a process and its descendants together, which no resource limit bounds."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        # Held open: the answer process covers /proc, in the mount namespace that both are in.
+        self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        # A fork starts with the pages that the server had loaded; they cost nothing.
+        self._shared_bytes = self._status(os.getpid())["RssAnon"]
+
+    def exceeded(self, process: int) -> bool:
+        """Whether the process and its descendants hold more than the limit."""
+        family, used = {process}, 0
+        # By process id: a parent mostly comes before its children, and the next look gets the rest.
+        names = os.listdir(self._proc)  # noqa: PTH208 - a descriptor has no path
+        for pid in sorted(int(name) for name in names if name.isdigit()):
+            with contextlib.suppress(OSError, KeyError):
+                status = self._status(pid)
+                if pid == process or status["PPid"] in family:
+                    family.add(pid)
+                    used += max(0, status["RssAnon"] - self._shared_bytes) + status["RssShmem"]
+        return used > self._limit_bytes
+
+    def _status(self, pid: int) -> dict[str, int]:
+        descriptor = os.open(f"{pid}/status", os.O_RDONLY, dir_fd=self._proc)
+        try:
+            lines = os.read(descriptor, 8192).decode("ascii", "replace").splitlines()
+        finally:
+            os.close(descriptor)
+        found = dict(line.split(":", 1) for line in lines if ":" in line)
+        in_bytes = {name: int(found[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem")}
+        return {"PPid": int(found["PPid"]), **in_bytes}
 
 
 def _hung_up(lifeline: socket.socket) -> bool:
@@ -160,7 +201,9 @@ def _killed(process: int, options: Options, why: str) -> str:
     return why
 
 
-def _answer_process(wire_fd: int, options: Options, proc_files: dict[str, bytes]) -> NoReturn:
+def _answer_process(
+    wire_fd: int, scratch: str, options: Options, proc_files: dict[str, bytes]
+) -> NoReturn:
     """Become an answer process: give everything up but the wire, then serve it."""
     wire = _only_wire(wire_fd)
     try:
@@ -170,32 +213,32 @@ def _answer_process(wire_fd: int, options: Options, proc_files: dict[str, bytes]
             linux.first_to_go()
         if options.apart:
             linux.private_mounts()
-            linux.mount_tmpfs("/tmp", options.scratch_bytes)
-            linux.mount_tmpfs("/dev/shm", options.scratch_bytes)
-            linux.mount_tmpfs("/dev/pts", 0)
+            linux.mount_tmpfs("/tmp", options.limits.scratch_bytes)
+            linux.mount_tmpfs("/dev/shm", options.limits.scratch_bytes)
             linux.loopback_up()
-        os.chdir(tempfile.gettempdir() if options.apart else tempfile.mkdtemp())
+        os.chdir(scratch)
         if LINUX:
-            linux.set_limits(
-                memory_bytes=options.memory_bytes,
-                cpu_seconds=int(options.total_seconds) + 1,
-                file_bytes=options.file_bytes,
-                processes=options.processes,
-                open_files=options.open_files,
-            )
+            linux.set_limits(options.limits)
         if options.apart:
-            linux.mount_tmpfs("/proc", 2**20)
-            for name, content in proc_files.items():
-                Path("/proc", name).write_bytes(content)
-            linux.make_read_only("/proc")
-            linux.make_read_only("/dev/pts")
+            # From here on the process sees nothing of others, and cannot ask for it back.
+            _cover("/proc", proc_files)
+            _cover("/dev/pts", {})
             linux.drop_capabilities()
+            system_calls.filter_system_calls()
     except OSError as error:
         _refuse(wire, error)
         os._exit(0)
-    with contextlib.suppress(BrokenPipeError, ConnectionError):
+    try:
         child.serve(ChildEnd(wire, wire))
-    os._exit(0)
+    finally:
+        os._exit(0)
+
+
+def _cover(folder: str, files: dict[str, bytes]) -> None:
+    linux.mount_tmpfs(folder, 2**20)
+    for name, content in files.items():
+        Path(folder, name).write_bytes(content)
+    linux.make_read_only(folder)
 
 
 def _only_wire(wire_fd: int) -> int:
