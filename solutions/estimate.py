@@ -18,7 +18,7 @@ from typing import Any
 
 from gradelib.shapes import Shape
 from solutions.breakdown import GIB, Breakdown
-from solutions.flops import training_flops
+from solutions.flops import adapter_flops, training_flops
 from solutions.hardware import Gpu, gpu, gpu_names
 from solutions.lora import ALL_LINEAR
 from solutions.memory import fits
@@ -95,16 +95,7 @@ def estimate(
     of optimizer steps. Raises `ValueError` for a share or a number out of range.
     """
     require_whole(steps=steps)
-    adapters = training.method != "full"
-    step_flops = training.accumulation * training_flops(
-        training.shape,
-        training.batch,
-        training.seq,
-        training.method,
-        training.checkpointing,
-        training.rank if adapters else 0,
-        training.targets,
-    )
+    step_flops = _step_flops(training)
     return Estimate(
         model=model,
         training=training,
@@ -116,6 +107,14 @@ def estimate(
         run=_run(training, step_flops, device, mfu, steps),
         warnings=tuple(_warnings(model, training, device)),
     )
+
+
+def _step_flops(t: Training) -> float:
+    """FLOPs of one optimizer step: all its micro-batches, adapters included."""
+    flops = training_flops(t.shape, t.batch, t.seq, t.method, t.checkpointing)
+    if t.method != "full":
+        flops += adapter_flops(t.shape, t.batch, t.seq, t.rank, t.targets, t.checkpointing)
+    return t.accumulation * flops
 
 
 def _run(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gradelib.shapes import Shape
 from solutions.layers import Linear, attention_layers, head_layer, mlp_layers
-from solutions.lora import ALL_LINEAR, lora_parameters
+from solutions.lora import lora_parameters
 from solutions.precision import METHODS
 from solutions.validation import require_known, require_positive, require_whole
 
@@ -89,38 +89,46 @@ def training_flops_6nd(params: float, tokens: float) -> float:
 
 
 def training_flops(
-    shape: Shape,
-    batch: int,
-    seq: int,
-    method: str = "full",
-    checkpointing: bool = False,
-    r: int = 0,
-    targets: Sequence[str] | str = ALL_LINEAR,
+    shape: Shape, batch: int, seq: int, method: str = "full", checkpointing: bool = False
 ) -> float:
     """Operations of one training step's forward and backward pass, as kernels execute them.
 
     The backward pass makes two products for each one of the forward pass: one for the gradient of
     its input, one for that of its other factor. Under `lora` and `qlora` the weights are frozen
     and need no gradient; attention has no weights, so it keeps both. Checkpointing runs the blocks
-    forward once more. Adapters of rank `r` are counted in full; with `r=0` they are left out.
+    forward once more. The adapters' own products are left out (see `adapter_flops`).
 
     Two savings of PyTorch's are left out. Under LoRA without checkpointing, the first block's q, k
     and v need no gradient of their input (below 0.5 % of a step). Non-reentrant checkpointing stops
     before a block's last product where no norm or dropout follows it; in Gemma 3 a norm does.
 
-    Raises `ValueError` for an unknown method or target, and for adapters under `full`.
+    Raises `ValueError` for an unknown method.
     """
     require_known("method", method, METHODS)
-    if method == "full" and r:
-        raise ValueError(f"full fine-tuning has no adapters: got r={r}")
     forward = forward_flops(shape, batch, seq)
     blocks = forward - batch * head_flops(shape, seq)
     scores = batch * score_flops(shape, seq)
     backward = 2 * forward if method == "full" else forward + scores
     recomputed = blocks if checkpointing else 0
-    passes = 4 if checkpointing else 3
-    adapters = passes * 2 * batch * seq * lora_parameters(shape, r, targets) if r else 0
-    return forward + backward + recomputed + adapters
+    return forward + backward + recomputed
+
+
+def adapter_flops(
+    shape: Shape,
+    batch: int,
+    seq: int,
+    r: int,
+    targets: Sequence[str] | str,
+    checkpointing: bool = False,
+) -> float:
+    """Operations that rank-`r` adapters add to a training step.
+
+    Adapters are trained, so each of their products is made three times, and once more where
+    checkpointing recomputes it. Raises `ValueError` as `lora_parameters` does.
+    """
+    require_whole(batch=batch, seq=seq)
+    products = 4 if checkpointing else 3
+    return products * matmul_flops(batch * seq, lora_parameters(shape, r, targets), 1)
 
 
 def prefill_flops(shape: Shape, batch: int, prompt: int) -> float:

@@ -33,7 +33,7 @@ def target_layers(shape: Shape, targets: Sequence[str] | str) -> list[Linear]:
     return [known[name] for name in targets]
 
 
-def lora_parameters(shape: Shape, r: int, targets: Sequence[str] | str = ALL_LINEAR) -> int:
+def lora_parameters(shape: Shape, r: int, targets: Sequence[str] | str) -> int:
     """Trainable parameters of rank-`r` adapters: A is r x inputs, B is outputs x r.
 
     Raises `ValueError` for an unknown target, or a rank below 1 or above a target matrix's rank.

@@ -18,7 +18,7 @@ SECOND_BLOCK = 256  # scales that share one scale of their own, under double qua
 SCHEMES = ("nf4", "nf4-dq", "int8")
 
 
-def bits_per_weight(block: int, double_quant: bool, second_block: int = SECOND_BLOCK) -> float:
+def bits_per_weight(block: int, double_quant: bool, second_block: int = 256) -> float:
     """Bits that one weight takes in NF4: its 4-bit code and its share of the scales.
 
     Each block has one float32 scale. Double quantization stores that scale in 8 bits, and adds one

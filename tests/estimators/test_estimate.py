@@ -12,7 +12,7 @@ import pytest
 
 from gradelib.shapes import Shape
 from solutions.estimate import main
-from solutions.flops import training_flops
+from solutions.flops import adapter_flops, training_flops
 from solutions.hardware import gpu
 from solutions.training_memory import Training, training_memory
 
@@ -40,7 +40,8 @@ def test_the_parts_are_those_of_the_estimators(capsys: pytest.CaptureFixture[str
             rank=8,
         )
     )
-    flops = training_flops(shape, 1, 1024, "qlora", checkpointing=True, r=8)
+    flops = training_flops(shape, 1, 1024, "qlora", checkpointing=True)
+    flops += adapter_flops(shape, 1, 1024, 8, "all-linear", checkpointing=True)
     assert printed["parameters"] == 3_880_099_328
     assert printed["trained_parameters"] == 14_901_248
     assert printed["memory"]["total_bytes"] == memory.total_bytes

@@ -71,7 +71,8 @@ def test_a_lora_step_takes_what_pytorch_counts(
     if checkpointing:
         oracles.checkpointed(model)
     counted = oracles.training_flops(model, batch=2, seq=128)
-    estimate = flops.training_flops(shape, 2, 128, "lora", checkpointing, r=16, targets=targets)
+    estimate = flops.training_flops(shape, 2, 128, "lora", checkpointing)
+    estimate += flops.adapter_flops(shape, 2, 128, 16, targets, checkpointing)
     assert estimate == pytest.approx(counted, rel=1e-3)
 
 
@@ -79,7 +80,8 @@ def test_input_gradients_that_pytorch_saves_under_lora_are_those_the_docstring_n
     shape = Shape.from_config(short("llama3.2-1b"))
     targets = ["q_proj", "k_proj", "v_proj"]
     model = oracles.with_adapters(oracles.meta_model(short("llama3.2-1b")), r=16, targets=targets)
-    saved = flops.training_flops(shape, 2, 128, "lora", r=16, targets=targets)
+    saved = flops.training_flops(shape, 2, 128, "lora")
+    saved += flops.adapter_flops(shape, 2, 128, 16, targets)
     saved -= oracles.training_flops(model, batch=2, seq=128)
     widths = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
     # One product through the first block's q, k and v, and one through each adapter's A.
@@ -196,8 +198,9 @@ def test_prefill_makes_the_logits_of_the_last_token_alone() -> None:
         (flops.mlp_flops, (0,), "tokens must be above 0"),
         (flops.attention_flops, (8, "causal"), "known: executed, useful"),
         (flops.training_flops, (1, 8, "dora"), "known: full, lora, qlora"),
-        (flops.training_flops, (1, 8, "full", False, 8), "no adapters"),
-        (flops.training_flops, (1, 8, "lora", False, -8), "r must be"),
+        (flops.adapter_flops, (1, 8, -8, ["q_proj"]), "r must be"),
+        (flops.adapter_flops, (0, 8, 8, ["q_proj"]), "batch must be"),
+        (flops.adapter_flops, (1, 8, 8, ["c_attn"]), "q_proj, k_proj"),
         (flops.decode_flops, (1, 0), "context must be"),
         (flops.prefill_flops, (0, 8), "batch must be"),
     ],
