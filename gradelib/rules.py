@@ -7,9 +7,13 @@ as in the grader.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import subprocess
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +25,7 @@ from gradelib.compare import kind_of
 Operation = Callable[[Any, dict[str, Any]], bool]
 OPERATIONS: dict[str, Operation] = {}
 PATTERN_SECONDS = 0.5
+_START_SECONDS = 5.0
 ALL_LINEAR = "all-linear"
 LORA_DEFAULT = 8  # peft's r and lora_alpha where none is given
 
@@ -49,8 +54,11 @@ class Rule:
             )
 
     def holds(self, value: Any) -> bool:
-        """Whether plain data `value` meets the rule."""
-        return OPERATIONS[self.operation](value, self.parameters)
+        """Whether plain data `value` meets the rule; a value of another shape does not."""
+        try:
+            return OPERATIONS[self.operation](value, self.parameters)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return False
 
     def to_data(self) -> dict[str, Any]:
         """As plain data, for a released file."""
@@ -231,12 +239,7 @@ def targeted_modules(targets: Any, modules: Sequence[str]) -> list[str]:
             return list(modules)
         if len(targets) > 2_000:
             raise ValueError("a pattern of more than 2,000 characters")
-        try:
-            pattern = re.compile(targets)
-            with _time_limit(PATTERN_SECONDS):
-                return [name for name in modules if pattern.fullmatch(name)]
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from error
+        return _fully_matching(targets, modules)
     if isinstance(targets, (list, frozenset)) and all(isinstance(item, str) for item in targets):
         return _targeted(targets, modules)
     raise ValueError(f"target_modules is a list of names or a pattern, got {kind_of(targets)}")
@@ -247,17 +250,59 @@ def _targeted(targets: Sequence[str] | frozenset[str], modules: Sequence[str]) -
     return [name for name in modules if name in targets or name.endswith(ends)]
 
 
+def _fully_matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """The names that a learner's pattern matches whole, within `PATTERN_SECONDS`."""
+    if threading.current_thread() is not threading.main_thread():
+        return _matching_elsewhere(pattern, names)
+    with _time_limit(PATTERN_SECONDS):
+        return _matching(pattern, names)
+
+
+def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compiled = re.compile(pattern)
+        return [name for name in names if compiled.fullmatch(name)]
+    except (re.error, RecursionError, OverflowError, MemoryError) as error:
+        raise ValueError(f"not a usable regular expression: {error}") from error
+
+
+def _matching_elsewhere(pattern: str, names: Sequence[str]) -> list[str]:
+    """The same in a process that can be killed: a timer interrupts the main thread alone."""
+    # The timer's signal ends the process; on Windows, which has none, the wait below does.
+    program = (
+        "import json, re, signal, sys; pattern, names = json.load(sys.stdin); "
+        f"getattr(signal, 'setitimer', lambda *_: None)(0, {PATTERN_SECONDS}); "
+        "compiled = re.compile(pattern); print([n for n, name in enumerate(names) if compiled.fullmatch(name)])"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-W", "ignore", "-c", program],
+            input=json.dumps([pattern, list(names)]),
+            capture_output=True,
+            text=True,
+            timeout=PATTERN_SECONDS + _START_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"more than {PATTERN_SECONDS} s") from error
+    except subprocess.CalledProcessError as error:
+        if error.returncode < 0:
+            raise TimeoutError(f"more than {PATTERN_SECONDS} s") from error
+        raise ValueError("not a usable regular expression") from error
+    return [names[position] for position in json.loads(done.stdout)]
+
+
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError when the body takes longer; a no-op where Python has no interval timer.
+    """Raise TimeoutError when the body takes longer; a no-op where Python has no interval timer (a
+    browser, where a learner's own pattern harms nobody else).
 
     Python's regular expressions look for pending signals while they search, so a hostile pattern
     ends too.
     """
-    if (
-        not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
+    if not hasattr(signal, "setitimer"):
         yield
         return
 
