@@ -89,7 +89,7 @@ class WrapTables(SphinxPostTransform):
             holder += table
 
 
-def _with_image_attributes(app: Sphinx, body: str) -> str:
+def with_image_attributes(app: Sphinx, body: str) -> str:
     """Give each image its size, so that the text does not jump, and load it when it comes near."""
     files = {name: path for path, name in app.builder.images.items()}
 
@@ -101,7 +101,7 @@ def _with_image_attributes(app: Sphinx, body: str) -> str:
         if path and "width=" not in tag:
             width, height = imagesize.get(Path(app.srcdir) / path)
             if width > 0:
-                extra += f' width="{width}" height="{height}"'
+                extra += f' width="{width:.0f}" height="{height:.0f}"'
         return tag.rstrip("/>").rstrip() + extra + ">"
 
     return _IMAGE.sub(complete, body)
@@ -135,7 +135,7 @@ def _page(
     if pagename == "search":
         context["page_scripts"] += _SEARCH_SCRIPTS
     if context.get("body"):
-        context["body"] = _with_image_attributes(app, context["body"])
+        context["body"] = with_image_attributes(app, context["body"])
     context["page_description"] = _description(doctree)
     toc = context.get("toc", "") if context.get("display_toc") else ""
     context["page_toc"] = _sections_only(toc)
@@ -168,6 +168,13 @@ def _write_descriptions(app: Sphinx, error: Exception | None) -> None:
         )
 
 
+def _write_index(app: Sphinx, error: Exception | None) -> None:
+    """Serve the start page at the site's address itself: the redirect written otherwise costs a slow reader a trip."""
+    if error is None and app.builder.name == "html":
+        start = Path(app.outdir) / f"{app.config.root_doc}.html"
+        (start.parent / "index.html").write_bytes(start.read_bytes())
+
+
 def _remove_unused(app: Sphinx, error: Exception | None) -> None:
     """Delete what Sphinx and myst-nb copy and no page loads: it would be in every offline copy."""
     if error is None and app.builder.name == "html":
@@ -186,6 +193,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     )  # jupyter-book passes it on whether or not comments are used
     app.connect("config-inited", _prepare, priority=900)
     app.connect("html-page-context", _page, priority=900)
+    app.connect(
+        "build-finished", _write_index, priority=100
+    )  # before sphinx-external-toc's redirect
     app.connect("build-finished", _write_descriptions)
     app.connect("build-finished", _remove_unused, priority=900)
     app.add_post_transform(WrapTables)

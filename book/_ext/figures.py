@@ -13,6 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +94,7 @@ def figure(fig: Figure, alt: str) -> PageFigure:
         )
     buffer = io.StringIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    fig.clear()
+    plt.close(fig)
     return PageFigure(theme_aware(buffer.getvalue(), alt))
 
 

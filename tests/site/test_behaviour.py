@@ -36,10 +36,30 @@ def test_every_page_opens_without_a_fault(
     assert not faults, "\n".join(faults)
 
 
-def test_the_first_address_leads_to_the_start_page(tab: Page, start: str) -> None:
+def test_the_first_address_is_the_start_page(tab: Page, start: str) -> None:
     tab.goto(f"{start}/index.html")
-    tab.wait_for_url("**/intro.html")
     assert tab.locator("h1").inner_text().startswith("Bigger Models")
+    tab.click("#contents >> text=Glossary")
+    tab.wait_for_url("**/glossary.html")
+
+
+def test_code_is_copied_as_it_stands(browser: Browser, start: str, page_names: list[str]) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    copied = 0
+    for name in page_names:
+        page.goto(f"{start}/{name}.html")
+        for button in page.locator("button.copy").all():
+            button.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_function("document.activeElement.textContent === 'Copied'")
+            shown = button.evaluate("(b) => b.parentElement.querySelector('pre').innerText")
+            assert page.evaluate("navigator.clipboard.readText()") == shown
+            assert "Copy" not in shown
+            copied += 1
+    context.close()
+    if any("/" in name for name in page_names):
+        assert copied
 
 
 def test_a_search_from_the_header_finds_and_opens_a_page(tab: Page, start: str) -> None:

@@ -303,6 +303,23 @@ def test_the_digest_sees_the_files_it_names() -> None:
             assert list(ROOT.glob(pattern)), pattern
 
 
+def test_an_image_gets_its_size_and_waits_until_it_is_near(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    (tmp_path / "a.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"/>'
+    )
+    app = SimpleNamespace(builder=SimpleNamespace(images={"a.svg": "a1.svg"}), srcdir=tmp_path)
+    html = book_site.with_image_attributes(
+        app, '<p><img alt="A card" src="../_images/a1.svg" /></p>'
+    )
+    assert 'width="30"' in html
+    assert 'height="20"' in html
+    assert 'loading="lazy"' in html
+    assert 'alt="A card"' in html
+    assert html.endswith("></p>")
+
+
 def test_reading_time_is_never_nought() -> None:
     from docutils import nodes
 
