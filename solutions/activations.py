@@ -2,16 +2,16 @@
 
 The terms follow the operations of the transformers implementation of Gemma 3, Llama and GPT-2 in
 PyTorch's eager mode. Sequences are unpadded and dropout is 0. Logits and the loss are left to
-`solutions.logits`, what the backward pass adds for a moment to `solutions.training_memory`.
+`solutions.logits`, what the backward pass adds for a moment to `solutions.backward`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradelib.shapes import Shape
 from solutions.dtypes import bits
-from solutions.layers import linear_layers
 from solutions.precision import Formats, uniform
 from solutions.validation import require_known, require_whole
 
@@ -136,32 +136,41 @@ def attention_bytes(shape: Shape, batch: int, seq: int, saving: Saving, local: b
 
 
 def projection_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
-    """Saved by the projections: the input of each one whose weights are trained.
+    """Saved by the projections of a block: see `input_bytes`."""
+    return (
+        query_input_bytes(shape, tokens, saving)
+        + input_bytes(("o_proj",), shape.heads * shape.head_dim, saving.kernel, tokens, saving)
+        + input_bytes(
+            ("gate_proj", "up_proj") if shape.gated else ("up_proj",),
+            shape.hidden,
+            saving.residual,
+            tokens,
+            saving,
+        )
+        + input_bytes(("down_proj",), shape.intermediate, saving.linear, tokens, saving)
+    )
 
-    Projections that read the same tensor keep it once, unless each casts it for itself. A frozen
-    projection saves nothing. An adapter also saves its `rank` intermediate values a token.
+
+def query_input_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
+    """Saved by the query, key and value projections; in GPT-2 they are one fused projection."""
+    names = ("q_proj",) if is_gpt2(shape) else ("q_proj", "k_proj", "v_proj")
+    return input_bytes(names, shape.hidden, saving.residual, tokens, saving)
+
+
+def input_bytes(names: Sequence[str], width: int, value: int, tokens: int, saving: Saving) -> int:
+    """Saved by projections that read one tensor of `width` values a token, `value` bytes each.
+
+    If the weights of any are trained the tensor is saved: once, or once for each if they cast it
+    for themselves. A frozen projection saves nothing. The output projection of attention reads
+    what the fused kernel has saved already. An adapter also saves `rank` values a token.
     """
-    query_width = shape.heads * shape.head_dim
-    saved = 0
-    for names, width, have in (
-        (("q_proj", "k_proj", "v_proj"), shape.hidden, saving.residual),
-        (("o_proj",), query_width, saving.kernel),
-        (("gate_proj", "up_proj"), shape.hidden, saving.residual),
-        (("down_proj",), shape.intermediate, saving.linear),
-    ):
-        present = [name for name in names if shape.gated or name != "gate_proj"]
-        trained = sum(saving.trains(name) for name in present)
-        if is_gpt2(shape):
-            trained = min(trained, 1)  # one fused projection
-        recast = saving.formats.recast or saving.kept != have
-        if trained and recast:
-            saved += trained * saving.kept * tokens * width
-        elif (trained or saving.keeps_quantized_inputs) and not (
-            names == ("o_proj",) and saving.attention == "sdpa"  # the kernel's output, saved there
-        ):
-            saved += have * tokens * width
-        saved += trained * saving.rank * saving.kept * tokens
-    return saved
+    trained = sum(saving.trains(name) for name in names)
+    copies = 0
+    if trained and (saving.formats.recast or saving.kept != value):
+        value, copies = saving.kept, trained
+    elif trained or saving.keeps_quantized_inputs:
+        copies = 0 if "o_proj" in names and saving.attention == "sdpa" else 1
+    return copies * value * tokens * width + trained * saving.rank * saving.kept * tokens
 
 
 def mlp_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
@@ -173,15 +182,27 @@ def mlp_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
     return saving.linear * tokens * shape.intermediate * (3 if shape.gated else 4)
 
 
+def hidden_norm_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
+    """Saved by one norm of the residual stream."""
+    return norm_bytes(shape, tokens, shape.hidden, saving.residual, saving)
+
+
+def query_norm_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
+    """Saved by the norms of queries and keys, if the model has them."""
+    if not shape.qk_norm:
+        return 0
+    heads = (shape.heads, shape.kv_heads)
+    return sum(
+        norm_bytes(shape, tokens * count, shape.head_dim, saving.linear, saving) for count in heads
+    )
+
+
 def layer_bytes(shape: Shape, batch: int, seq: int, saving: Saving, local: bool = False) -> int:
     """Bytes that one transformer block saves; `local` says that it attends to a window."""
     tokens = batch * seq
-    norms = shape.norms_per_layer * norm_bytes(shape, tokens, shape.hidden, saving.residual, saving)
-    if shape.qk_norm:
-        norms += norm_bytes(shape, tokens * shape.heads, shape.head_dim, saving.linear, saving)
-        norms += norm_bytes(shape, tokens * shape.kv_heads, shape.head_dim, saving.linear, saving)
     return (
-        norms
+        shape.norms_per_layer * hidden_norm_bytes(shape, tokens, saving)
+        + query_norm_bytes(shape, tokens, saving)
         + projection_bytes(shape, tokens, saving)
         + attention_bytes(shape, batch, seq, saving, local)
         + mlp_bytes(shape, tokens, saving)
@@ -191,7 +212,7 @@ def layer_bytes(shape: Shape, batch: int, seq: int, saving: Saving, local: bool 
 def outer_bytes(shape: Shape, batch: int, seq: int, saving: Saving) -> int:
     """Saved outside the blocks: token ids, the last norm and the head's input."""
     tokens = batch * seq
-    saved = norm_bytes(shape, tokens, shape.hidden, saving.residual, saving)
+    saved = hidden_norm_bytes(shape, tokens, saving)
     if saving.trains("lm_head"):
         saved += saving.kept * tokens * shape.hidden
     if saving.targets is None:
@@ -279,8 +300,3 @@ def megatron_layer_bytes(batch: int, seq: int, hidden: int, heads: int) -> int:
     """
     require_whole(batch=batch, seq=seq, hidden=hidden, heads=heads)
     return seq * batch * (34 * hidden + 5 * heads * seq)
-
-
-def trained_projections(shape: Shape) -> frozenset[str]:
-    """Names of all linear layers inside the blocks, as `targets` takes them."""
-    return frozenset(layer.name for layer in linear_layers(shape))

@@ -4,7 +4,7 @@ is computed is left to the implementations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, isqrt, prod
 
 from solutions.dtypes import bits
@@ -55,7 +55,7 @@ def optimizer_bytes(trainable_params: int, optimizer: str, dtype: str) -> int:
     return quantized_moments_bytes(trainable_params)
 
 
-def state_bytes(optimizer: str, shapes: Sequence[Sequence[int]], dtype: str = "float32") -> int:
+def state_bytes(optimizer: str, shapes: Iterable[Sequence[int]], dtype: str = "float32") -> int:
     """Bytes of optimizer state for trained tensors of these `shapes`, exactly.
 
     bitsandbytes keeps tensors of fewer than 4,096 values in float32, and two code tables. Adafactor
@@ -63,19 +63,28 @@ def state_bytes(optimizer: str, shapes: Sequence[Sequence[int]], dtype: str = "f
     counters, a few bytes on the CPU, are left out. Raises `ValueError` for an unknown optimizer or
     dtype, or a size below 1.
     """
+    return counted_state_bytes(optimizer, ((shape, 1) for shape in shapes), dtype)
+
+
+def counted_state_bytes(
+    optimizer: str, tensors: Iterable[tuple[Sequence[int], int]], dtype: str
+) -> int:
+    """As `state_bytes`, for pairs of a shape and how many trained tensors have it."""
     require_known("optimizer", optimizer, OPTIMIZERS)
-    for shape in shapes:
+    quantized = optimizer in ("adamw8bit", "paged_adamw8bit")
+    total, tables = 0, 0
+    for shape, count in tensors:
         for size in shape:
             require_whole(size=size)
-    if optimizer == "adafactor":
-        return FLOAT32_BYTES * sum(_factored_values(shape) for shape in shapes)
-    sizes = [prod(shape) for shape in shapes]
-    if optimizer not in ("adamw8bit", "paged_adamw8bit"):
-        return sum(optimizer_bytes(size, optimizer, dtype) for size in sizes)
-    small = sum(size for size in sizes if size < MIN_8BIT_VALUES)
-    large = [size for size in sizes if size >= MIN_8BIT_VALUES]
-    tables = CODE_TABLES_BYTES if large else 0
-    return 2 * FLOAT32_BYTES * small + sum(map(quantized_moments_bytes, large)) + tables
+        values = prod(shape)
+        if optimizer == "adafactor":
+            total += count * FLOAT32_BYTES * _factored_values(shape)
+        elif quantized and values < MIN_8BIT_VALUES:
+            total += count * 2 * FLOAT32_BYTES * values
+        else:
+            total += count * optimizer_bytes(values, optimizer, dtype)
+            tables = CODE_TABLES_BYTES if quantized else 0
+    return total + tables
 
 
 def _factored_values(shape: Sequence[int]) -> int:
