@@ -1,0 +1,604 @@
+"""Grade a class: many submissions side by side, on this machine or on a Dask cluster.
+
+Each submission is one unit of work whose result is kept in a journal as soon as it is there, so a
+batch that is killed goes on where it was. One writer saves to the gradebook and to `autograded/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+import nbformat
+from nbgrader import utils as nbgrader_utils
+
+from gradelib import plain
+from gradelib.checks import PreparedCheck
+from gradelib.grading import collect, grade, gradebook
+from gradelib.grading.course import Course
+from gradelib.grading.errors import CourseError
+from gradelib.grading.submission import Layout, NoteKind
+from gradelib.grading.work import Isolation, IsolationError
+from gradelib.verdicts import Status, Verdict
+
+JOURNAL = ".one-gpu"
+SAVE_EVERY_SECONDS = 2.0
+SAVE_AT_MOST = 50
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every unit of a batch shares: releases and checks by notebook, and where answers run."""
+
+    layouts: Mapping[str, Layout]
+    checks: Mapping[str, Mapping[str, PreparedCheck]]
+    isolation: str | None
+
+    @property
+    def key(self) -> str:
+        """Changes whenever a result could."""
+        parts = [
+            [name, layout.notebook, {path: data.hex() for path, data in layout.files.items()}]
+            for name, layout in sorted(self.layouts.items())
+        ]
+        checks = [
+            [name, task, _check_text(check)]
+            for name, tasks in sorted(self.checks.items())
+            for task, check in sorted(tasks.items())
+        ]
+        text = json.dumps([parts, checks, self.isolation], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_text(check: PreparedCheck) -> str:
+    return plain.dumps(
+        {
+            **check.public_data(),
+            "cases": [{**one.to_data(), "visible": one.visible} for one in check.cases],
+            "rules": [rule.to_data() for rule in check.rules],
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The result of one unit, as plain data: for each notebook its text with the verdicts, its marks,
+    verdicts and notes. `isolation` names where the answers ran."""
+
+    student: str
+    notebooks: dict[str, dict[str, Any]]
+    isolation: str
+
+    def verdicts(self) -> Iterator[tuple[str, Verdict]]:
+        """Every verdict with its task's name."""
+        for each in self.notebooks.values():
+            for task, data in each["verdicts"].items():
+                yield task, Verdict.from_data(data)
+
+
+def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Graded:
+    """Grade one student's notebooks. Depends on its arguments alone, and can be done again."""
+    notebooks = {}
+    used = ""
+    for name, data in files.items():
+        layout = context.layouts[name]
+        place = _place(layout.requires, context.isolation, layout)
+        used = place.name
+        result = grade.grade(data, layout, context.checks[name], place)
+        grade.mark(result.notebook, result.verdicts, result.printed)
+        marks = _marks(result.notebook)
+        notebooks[name] = {
+            "text": grade.autograded_text(result.notebook),
+            "scores": dict(marks.scores),
+            "comments": dict(marks.comments),
+            "verdicts": {task: verdict.to_data() for task, verdict in result.verdicts.items()},
+            "notes": [[str(note.kind), note.text] for note in result.notes],
+            "unreadable": result.unreadable,
+        }
+    return Graded(student, notebooks, used)
+
+
+def _marks(notebook: dict[str, Any]) -> gradebook.Marks:
+    """Points and automatic comments, decided by nbgrader's own functions."""
+    scores: dict[str, float | None] = {}
+    comments: dict[str, str | None] = {}
+    for each in notebook["cells"]:
+        if "nbgrader" not in each["metadata"]:
+            continue
+        cell = nbformat.from_dict(each)  # type: ignore[no-untyped-call]
+        about = cell.metadata.nbgrader
+        if nbgrader_utils.is_grade(cell):
+            scores[about["grade_id"]] = nbgrader_utils.determine_grade(cell)[0]
+        task = nbgrader_utils.is_task(cell)
+        if nbgrader_utils.is_solution(cell) or task:
+            same = about.get("checksum") == nbgrader_utils.compute_checksum(cell)
+            comments[about["grade_id"]] = "No response." if same and not task else None
+    return gradebook.Marks(scores, comments)
+
+
+_places: dict[tuple[str, str | None, int], Isolation] = {}
+
+
+def _place(requires: str, name: str | None, layout: Layout) -> Isolation:
+    """This process's isolation for this kind of exercise."""
+    key = (requires, name, os.getpid())
+    if key not in _places:
+        _places[key] = grade.place_for(layout, name)
+    return _places[key]
+
+
+# -- the class
+
+
+@dataclass
+class Report:
+    """How a batch went. Lists name students."""
+
+    graded: dict[str, Graded] = field(default_factory=dict)
+    already: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    resumed: int = 0
+    seconds: float = 0.0
+
+    def having(self, status: Status) -> list[str]:
+        """Students with this status on some task."""
+        return [
+            student
+            for student, each in self.graded.items()
+            if any(verdict.status is status for _, verdict in each.verdicts())
+        ]
+
+    @property
+    def ungradable(self) -> list[str]:
+        """Students whose file could not be read."""
+        return self.having(Status.UNGRADABLE)
+
+    @property
+    def suspicious(self) -> list[str]:
+        """Students whose file tries to steer the grader."""
+        return [
+            student
+            for student, each in self.graded.items()
+            if any(
+                kind == NoteKind.SUSPICIOUS
+                for notebook in each.notebooks.values()
+                for kind, _ in notebook["notes"]
+            )
+        ]
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether something is left that only a person can settle."""
+        return bool(self.ungradable or self.suspicious or self.missing or self.failed)
+
+
+Progress = Callable[[int, int], None]
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Report no progress."""
+
+
+def grade_class(
+    course: Course,
+    assignment: str,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    force: bool = False,
+    students: Sequence[str] = (),
+    progress: Progress = _silent,
+) -> Report:
+    """Grade every submission of an assignment that has not been graded yet (with `force`, all).
+
+    jobs: worker processes on this machine. scheduler: address of a Dask scheduler to use instead.
+    progress: called with the units done and the units in all.
+    Raises CourseError when the course is not ready, the isolation does not work, or results cannot
+    be saved; what was saved until then stays, and the next run goes on.
+    """
+    started = time.monotonic()
+    coursedir, config = gradebook.nbgrader_of(course)
+    context = context_of(course, coursedir, assignment)
+    found = collect.collect(
+        course.root / coursedir.submitted_directory, assignment, list(context.layouts), students
+    )
+    journal = course.root / JOURNAL / assignment
+    journal.mkdir(parents=True, exist_ok=True, mode=0o700)
+    report = Report()
+    with _lock(journal), gradebook.open_gradebook(coursedir) as book:
+        for name, layout in context.layouts.items():
+            gradebook.require_same_points(book, name, assignment, layout)
+        saver = _Saver(coursedir, config, assignment, list(context.layouts), book, report)
+        batch = _Batch(context, journal, saver, report, progress)
+        units = saver.units(found, force)
+        workers = _Dask(scheduler, context) if scheduler else _Pool(jobs, context)
+        with contextlib.closing(workers):
+            batch.run(units, workers)
+        shutil.rmtree(journal)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def context_of(course: Course, coursedir: Any, assignment: str) -> Context:
+    """The assignment's releases and checks."""
+    folder = Path(coursedir.format_path(coursedir.release_directory, ".", assignment))
+    paths = sorted(folder.glob("*.ipynb"))
+    if not paths:
+        raise CourseError(
+            f"{folder} holds no notebook: run nbgrader generate_assignment {assignment} first"
+        )
+    layouts = {path.stem: Layout.load(path) for path in paths}
+    checks = {
+        name: course.checks(layout.exercise) if layout.exercise else {}
+        for name, layout in layouts.items()
+    }
+    return Context(layouts, checks, course.settings.isolation)
+
+
+@contextlib.contextmanager
+def _lock(journal: Path) -> Iterator[None]:
+    """Keep a second batch away from the same journal."""
+    with (journal.parent / f"{journal.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CourseError(
+                f"{journal.name} is being graded by another `one-gpu grade` right now"
+            ) from error
+        yield
+
+
+class _Batch:
+    """Hands units to workers and their results to the journal and the saver."""
+
+    def __init__(
+        self, context: Context, journal: Path, saver: _Saver, report: Report, progress: Progress
+    ) -> None:
+        self.key = context.key
+        self.journal = journal
+        self.saver = saver
+        self.report = report
+        self.progress = progress
+
+    def run(self, units: Sequence[collect.Found], workers: _Workers) -> None:
+        """Every unit ends in the report: graded, or failed with the reason."""
+        waiting = list(reversed(units))
+        # Units whose worker died: each runs once more, alone, so that no other is blamed for it.
+        alone: list[collect.Found] = []
+        running: dict[Future[Graded], tuple[collect.Found, bool]] = {}
+        self.progress(0, len(units))
+        while waiting or alone or running:
+            while waiting and not alone and len(running) < workers.slots:
+                self._start(waiting.pop(), workers, running, solo=False)
+            if alone and not running:
+                self._start(alone.pop(), workers, running, solo=True)
+            finished, _ = wait(running, timeout=SAVE_EVERY_SECONDS, return_when=FIRST_COMPLETED)
+            for future in finished:
+                unit, solo = running.pop(future)
+                try:
+                    graded = future.result()
+                except IsolationError as error:
+                    raise CourseError(str(error)) from error
+                except workers.lost:
+                    if solo:
+                        self.report.failed[unit.student] = "its worker ended, twice"
+                    else:
+                        alone.append(unit)
+                except Exception as error:  # noqa: BLE001 - one unit must not end the batch
+                    self.report.failed[unit.student] = f"{type(error).__name__}: {error}"
+                else:
+                    self._remember(unit, graded)
+                    self._finish(graded)
+            self.progress(len(self.report.graded) + len(self.report.failed), len(units))
+            self.saver.save_if_due()
+        self.saver.save()
+
+    def _start(
+        self,
+        unit: collect.Found,
+        workers: _Workers,
+        running: dict[Future[Graded], tuple[collect.Found, bool]],
+        *,
+        solo: bool,
+    ) -> None:
+        files = {name: path.read_bytes() for name, path in unit.files.items()}
+        known = self._remembered(unit.student, files)
+        if known is None:
+            running[workers.submit(unit.student, files)] = (unit, solo)
+        else:
+            self.report.resumed += 1
+            self._finish(known)
+
+    def _finish(self, graded: Graded) -> None:
+        self.report.graded[graded.student] = graded
+        self.saver.add(graded)
+
+    # -- journal
+
+    def _path(self, student: str) -> Path:
+        return self.journal / f"{hashlib.sha256(student.encode()).hexdigest()[:32]}.json"
+
+    def _unit_key(self, files: Mapping[str, bytes]) -> str:
+        digest = hashlib.sha256(self.key.encode())
+        for name, data in sorted(files.items()):
+            digest.update(name.encode() + hashlib.sha256(data).digest())
+        return digest.hexdigest()
+
+    def _remembered(self, student: str, files: Mapping[str, bytes]) -> Graded | None:
+        path = self._path(student)
+        if not path.is_file():
+            return None
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] != self._unit_key(files):
+            return None
+        return Graded(student, kept["notebooks"], kept["isolation"])
+
+    def _remember(self, unit: collect.Found, graded: Graded) -> None:
+        files = {name: path.read_bytes() for name, path in unit.files.items()}
+        kept = {
+            "key": self._unit_key(files),
+            "student": unit.student,
+            "isolation": graded.isolation,
+            "notebooks": graded.notebooks,
+        }
+        write_atomically(self._path(unit.student), json.dumps(kept).encode())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all. Raises CourseError when the disk is
+    full."""
+    half = path.with_name(f"{path.name}.{os.getpid()}.half")
+    try:
+        with half.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise CourseError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# -- workers
+
+
+class _Workers(Protocol):
+    @property
+    def slots(self) -> int:
+        """Units to have under way at a time."""
+
+    @property
+    def lost(self) -> type[BaseException]:
+        """What a unit's future raises when its worker died."""
+
+    def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
+        """Start one unit."""
+
+    def close(self) -> None:
+        """End the workers."""
+
+
+_context: Context | None = None
+
+
+def _begin(context: Context) -> None:
+    """A worker's first act: keep what all units share, and end with the parent whatever ends it."""
+    global _context  # noqa: PLW0603 - one per worker process
+    _context = context
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _unit_here(student: str, files: Mapping[str, bytes]) -> Graded:
+    assert _context is not None
+    return grade_unit(student, files, _context)
+
+
+class _Pool:
+    """Worker processes on this machine. A new pool takes the place of one whose worker died."""
+
+    lost = BrokenProcessPool
+
+    def __init__(self, jobs: int, context: Context) -> None:
+        self.jobs = jobs
+        self.context = context
+        self.pool = self._new()
+
+    @property
+    def slots(self) -> int:
+        return 2 * self.jobs
+
+    def _new(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self.jobs, get_context("spawn"), initializer=_begin, initargs=(self.context,)
+        )
+
+    def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
+        try:
+            return self.pool.submit(_unit_here, student, files)
+        except BrokenProcessPool:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            self.pool = self._new()
+            return self.pool.submit(_unit_here, student, files)
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+
+class _Dask:
+    """Workers of a Dask cluster, by its scheduler's address."""
+
+    def __init__(self, address: str, context: Context) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise CourseError("--scheduler needs Dask: pip install distributed") from error
+        self.lost: type[BaseException] = distributed.KilledWorker
+        try:
+            self.client = distributed.Client(address, timeout="10s")  # type: ignore[no-untyped-call]
+        except (OSError, TimeoutError, ValueError) as error:
+            raise CourseError(f"no Dask scheduler answers at {address}: {error}") from error
+        self.context = self.client.scatter(context, broadcast=True)  # type: ignore[no-untyped-call]
+        self.executor = self.client.get_executor(pure=False)  # type: ignore[no-untyped-call]
+
+    @property
+    def slots(self) -> int:
+        threads = self.client.nthreads()  # type: ignore[no-untyped-call]
+        return max(2, 2 * sum(map(int, threads.values())))
+
+    def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
+        made: Future[Graded] = self.executor.submit(grade_unit, student, files, self.context)
+        return made
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=False)
+        self.client.close()  # type: ignore[no-untyped-call]
+
+
+# -- saving
+
+
+class _Saver:
+    """The one writer: gradebook and `autograded/`, several submissions at a time."""
+
+    def __init__(
+        self,
+        coursedir: Any,
+        config: Any,
+        assignment: str,
+        notebooks: Sequence[str],
+        book: Any,
+        report: Report,
+    ) -> None:
+        self.coursedir = coursedir
+        self.config = config
+        self.assignment = assignment
+        self.notebooks = notebooks
+        self.book = book
+        self.report = report
+        self.ready: list[Graded] = []
+        self.saved = time.monotonic()
+        self.source_files = self._files_of(
+            Path(coursedir.format_path(coursedir.source_directory, ".", assignment))
+        )
+
+    def _folder(self, step: str, student: str) -> Path:
+        return Path(self.coursedir.format_path(step, student, self.assignment))
+
+    def units(self, found: Sequence[collect.Found], force: bool) -> list[collect.Found]:
+        """Those that are to be graded now."""
+        units = []
+        for each in found:
+            if each.note:
+                self.report.notes.setdefault(each.student, []).append(each.note)
+            if not each.files:
+                self.report.missing.append(each.student)
+            elif force or self._is_new(each):
+                units.append(each)
+            else:
+                self.report.already.append(each.student)
+        return units
+
+    def _is_new(self, each: collect.Found) -> bool:
+        done = self._folder(self.coursedir.autograded_directory, each.student)
+        if not done.exists():
+            return True
+        new, old = map(self.coursedir.get_existing_timestamp, (str(each.folder), str(done)))
+        return new is not None and old is not None and new > old
+
+    def add(self, graded: Graded) -> None:
+        self.ready.append(graded)
+
+    def save_if_due(self) -> None:
+        late = time.monotonic() - self.saved > SAVE_EVERY_SECONDS
+        if len(self.ready) >= SAVE_AT_MOST or (late and self.ready):
+            self.save()
+
+    def save(self) -> None:
+        """Files first, beside their place; then the gradebook; then the files into their place."""
+        if self.ready:
+            made = [self._written(graded) for graded in self.ready]
+            entries = [self._entry(graded) for graded in self.ready]
+            gradebook.save(self.book, self.assignment, entries, self.config)
+            for half, final in made:
+                old = final.with_name(f".{final.name}.old")
+                shutil.rmtree(old, ignore_errors=True)
+                if final.exists():
+                    final.rename(old)
+                half.rename(final)
+                shutil.rmtree(old, ignore_errors=True)
+        self.ready = []
+        self.saved = time.monotonic()
+
+    def _entry(self, graded: Graded) -> gradebook.Entry:
+        folder = self._folder(self.coursedir.submitted_directory, graded.student)
+        return gradebook.Entry(
+            graded.student,
+            self.coursedir.get_existing_timestamp(str(folder)),
+            {
+                name: gradebook.Marks(kept["scores"], kept["comments"])
+                if (kept := graded.notebooks.get(name)) is not None
+                else None
+                for name in self.notebooks
+            },
+        )
+
+    def _written(self, graded: Graded) -> tuple[Path, Path]:
+        final = self._folder(self.coursedir.autograded_directory, graded.student)
+        half = final.with_name(f".{final.name}.half")
+        try:
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir(parents=True)
+            submitted = self._folder(self.coursedir.submitted_directory, graded.student)
+            files = {**self._files_of(submitted), **self.source_files}
+            for name, path in files.items():
+                target = half / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+                target.chmod(self._mode)
+            for name, kept in graded.notebooks.items():
+                target = half / f"{name}.ipynb"
+                target.write_text(kept["text"], encoding="utf-8")
+                target.chmod(self._mode)
+        except OSError as error:
+            raise CourseError(
+                f"{half} cannot be written: {error.strerror}. Nothing of it was saved; make room and run again."
+            ) from error
+        return half, final
+
+    @property
+    def _mode(self) -> int:
+        given = self.config.Autograde.get("permissions") if "Autograde" in self.config else None
+        default = 664 if self.coursedir.groupshared else 444
+        return int(str(given or default), 8)
+
+    def _files_of(self, folder: Path) -> dict[str, Path]:
+        """Files beside the notebooks; no links, which could lead anywhere."""
+        ignored = [*self.coursedir.ignore, "*.ipynb"]
+        found = {}
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            skip = any(fnmatch(part, pattern) for part in name.parts for pattern in ignored)
+            if path.is_file() and not path.is_symlink() and not skip:
+                found[name.as_posix()] = path
+        return found

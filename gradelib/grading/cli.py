@@ -1,0 +1,252 @@
+"""The command `one-gpu`: make courses, check sources, grade, list grades.
+
+Exit status: 0 when all is well, 1 when a person should look at something (named in the output), 2
+when nothing was done because of an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gradelib.grading.errors import CourseError, SourceError
+
+ATTENTION = 1
+FAILED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except SourceError as error:
+        _complain(str(error), options, problems=[_problem(each) for each in error.problems])
+        return FAILED
+    except CourseError as error:
+        _complain(str(error), options)
+        return FAILED
+    return status
+
+
+def _problem(problem: Any) -> dict[str, Any]:
+    return {"file": str(problem.path), "line": problem.line, "message": problem.message}
+
+
+def _complain(message: str, options: argparse.Namespace, **data: Any) -> None:
+    if options.json:
+        _print_json({"error": message, **data})
+    sys.stderr.write(f"{message}\n")
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _print_json(data: Any) -> None:
+    _print(json.dumps(data, indent=1, ensure_ascii=False))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="one-gpu", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(parent: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = parent.add_parser(name, help=text, description=text)
+        made.add_argument("--json", action="store_true", help="print JSON, for scripts")
+        made.set_defaults(run=run)
+        return made
+
+    def sources(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "--checks",
+            default="solutions.checks",
+            metavar="PACKAGE",
+            help="import name of the package of checks (default: solutions.checks)",
+        )
+        made.add_argument(
+            "--sources",
+            type=Path,
+            metavar="FOLDER",
+            help="folder of the exercises (default: `exercises` beside the package of checks)",
+        )
+
+    course = commands.add_parser("course", help="make a course")
+    of_course = course.add_subparsers(required=True, metavar="COMMAND")
+    new = command(of_course, "new", _new, "Make an nbgrader course directory from the exercises.")
+    new.add_argument("directory", type=Path, metavar="DIR", help="must not exist yet")
+    new.add_argument("--exercises", nargs="+", metavar="NAME", help="default: all of them")
+    new.add_argument("--seed", help="secret from which hidden cases are drawn (default: a new one)")
+    sources(new)
+
+    check = command(
+        commands, "check-sources", _check_sources, "Check exercises and their checks, for authors."
+    )
+    check.add_argument("exercises", nargs="*", metavar="NAME", help="default: all of them")
+    sources(check)
+
+    collect = command(
+        commands, "collect", _collect, "Find renamed files, and students without a submission."
+    )
+    collect.add_argument("exercise", metavar="EXERCISE")
+    _add_course(collect)
+
+    grade = command(
+        commands,
+        "grade",
+        _grade,
+        "Grade a class in parallel, with nbgrader autograde's marks. Run it again after an interruption: "
+        "nothing is lost or graded twice.",
+    )
+    grade.add_argument("exercise", metavar="EXERCISE")
+    grade.add_argument(
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="default: all cores",
+    )
+    grade.add_argument("--scheduler", metavar="ADDRESS", help="use this Dask cluster instead")
+    grade.add_argument("--force", action="store_true", help="grade again what was graded before")
+    grade.add_argument("--student", nargs="+", default=[], metavar="ID", help="default: everyone")
+    _add_course(grade)
+
+    grades = command(commands, "grades", _grades, "Print a course's grades, task by task.")
+    grades.add_argument("exercises", nargs="*", metavar="EXERCISE", help="default: all of them")
+    grades.add_argument("--csv", type=Path, metavar="FILE", help="also write them to a file")
+    _add_course(grades)
+    return parser
+
+
+def _add_course(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--course", type=Path, default=Path(), metavar="DIR", help="default: the current folder"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def _new(options: argparse.Namespace) -> int:
+    from gradelib.grading import course
+
+    if options.directory.exists():
+        raise CourseError(
+            f"{options.directory} exists already; nothing was written. Name a new folder."
+        )
+    folder = options.sources or course.sources_beside(options.checks)
+    exercises = course.read_sources(folder, options.checks, options.exercises)
+    settings = course.Settings(options.checks, options.seed or secrets.token_hex(16))
+    made = course.new_course(options.directory, exercises, settings)
+    names = [exercise.name for exercise, _ in exercises]
+    if options.json:
+        _print_json({"course": str(made.root), "exercises": names})
+        return 0
+    _print(f"Course in {made.root}: {', '.join(names)}")
+    _print(
+        f"Next: cd {options.directory} && nbgrader generate_assignment {names[0]}; see README.md there."
+    )
+    return 0
+
+
+def _check_sources(options: argparse.Namespace) -> int:
+    from gradelib.grading import course
+
+    folder = options.sources or course.sources_beside(options.checks)
+    exercises = course.read_sources(folder, options.checks, options.exercises)
+    rows: list[dict[str, Any]] = []
+    for exercise, checks in exercises:
+        course.prepared_checks(options.checks, exercise.name, "check-sources")
+        rows.append(
+            {
+                "exercise": exercise.name,
+                "minutes": exercise.minutes,
+                "tasks": len(checks),
+                "points": sum(exercise.points.values()),
+            }
+        )
+    if options.json:
+        _print_json(rows)
+    else:
+        for row in rows:
+            _print("{exercise}: {tasks} tasks, {points:g} points, {minutes} minutes".format(**row))
+    return 0
+
+
+def _collect(options: argparse.Namespace) -> int:
+    from gradelib.grading import batch, collect, course, gradebook
+
+    opened = course.Course.open(options.course)
+    coursedir, _ = gradebook.nbgrader_of(opened)
+    notebooks = list(batch.context_of(opened, coursedir, options.exercise).layouts)
+    found = collect.collect(
+        opened.root / coursedir.submitted_directory, options.exercise, notebooks
+    )
+    if options.json:
+        _print_json(
+            [
+                {"student": each.student, "files": sorted(each.files), "note": each.note}
+                for each in found
+            ]
+        )
+    else:
+        for each in found:
+            _print(f"{each.student}: {each.note or ('ok' if each.files else 'no submission')}")
+    return 0 if all(each.files for each in found) else ATTENTION
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from gradelib.grading import batch, course, report
+
+    opened = course.Course.open(options.course)
+    with report.progress_bar(hidden=options.json) as progress:
+        result = batch.grade_class(
+            opened,
+            options.exercise,
+            jobs=options.jobs,
+            scheduler=options.scheduler,
+            force=options.force,
+            students=options.student,
+            progress=progress,
+        )
+    if options.json:
+        _print_json(report.as_data(result))
+    else:
+        report.show(result)
+    return ATTENTION if result.needs_a_person else 0
+
+
+def _grades(options: argparse.Namespace) -> int:
+    from gradelib.grading import course, exports, gradebook
+
+    coursedir, _ = gradebook.nbgrader_of(course.Course.open(options.course))
+    with gradebook.open_gradebook(coursedir) as book:
+        rows = list(exports.task_rows(book, set(options.exercises)))
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    if options.csv is not None:
+        with options.csv.open("w", newline="", encoding="utf-8") as file:
+            exports.write_csv(file, columns, ({**dict.fromkeys(columns), **row} for row in rows))
+    if options.json:
+        _print_json(rows)
+        return 0
+    if not rows:
+        _print("No submission has been graded yet.")
+    for row in rows:
+        _print(
+            "  ".join(f"{name}={value}" for name, value in row.items() if value not in ("", None))
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Feedback pages: one light HTML file a learner can read anywhere, phone or screen reader included.
+
+A page has no script and loads nothing. Everything of a learner's is escaped; text written in
+Markdown is cleaned. Hidden cases are not in the notebook that it is made from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bleach
+import jinja2
+from markupsafe import Markup
+from nbconvert.exporters import Exporter
+from nbconvert.filters import markdown2html
+from nbgrader.preprocessors import GetGrades
+
+from gradelib import wording
+from gradelib.grading.grade import NOT_JUDGED, VERDICT_TYPE
+from gradelib.grading.release import CHECK_PREFIX
+from gradelib.verdicts import Verdict
+
+TEMPLATES = Path(__file__).parent / "templates"
+_TAGS = frozenset(
+    [
+        "a",
+        "b",
+        "blockquote",
+        "br",
+        "code",
+        "dd",
+        "del",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "i",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "s",
+        "strong",
+        "sub",
+        "sup",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+        "u",
+        "ul",
+    ]
+)
+
+
+@dataclass
+class Item:
+    """One graded thing on the page: a task with its verdict, or a written answer.
+
+    `score` is None where a person has yet to mark it.
+    """
+
+    name: str
+    points: float
+    score: float | None
+    status: str
+    verdict: Markup
+    answer: Markup | None = None
+    sources: list[str] = field(default_factory=list)
+    printed: str = ""
+    comments: list[Markup] = field(default_factory=list)
+
+
+class ReadGrades(GetGrades):  # type: ignore[misc]
+    """nbgrader's reading of grades from the gradebook, with one more: whether a person has yet to
+    mark the answer."""
+
+    def _get_score(self, cell: Any, resources: dict[str, Any]) -> None:
+        super()._get_score(cell, resources)
+        about = cell.metadata.nbgrader
+        grade = self.gradebook.find_grade(
+            about["grade_id"], self.notebook_id, self.assignment_id, self.student_id
+        )
+        if grade.needs_manual_grade and grade.manual_score is None:
+            about["score"] = None
+
+
+class FeedbackExporter(Exporter):
+    """Makes the page of one graded notebook."""
+
+    def _file_extension_default(self) -> str:
+        return ".html"
+
+    def from_notebook_node(
+        self, nb: Any, resources: Any = None, **kw: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The page, and nbconvert's resources with the scores that nbgrader read."""
+        notebook, resources = super().from_notebook_node(nb, resources, **kw)
+        about = resources["nbgrader"]
+        own = [
+            cell.source
+            for cell in notebook.cells
+            if cell.cell_type == "code" and str(cell.get("id", "")).startswith("own-")
+        ]
+        page = _template().render(
+            notebook=about["notebook"],
+            student=about["student"],
+            score=about["score"],
+            max_score=about["max_score"],
+            late_penalty=about["late_penalty"],
+            items=items(notebook),
+            own=own,
+        )
+        return page, resources
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["points"] = points_text
+    return environment.get_template("feedback.html.j2")
+
+
+def points_text(points: float) -> str:
+    """Points as a person writes them: 2, 1.5, 0.33."""
+    return f"{round(float(points), 2):g}"
+
+
+def items(notebook: Any) -> list[Item]:
+    """What the page shows, in the notebook's order."""
+    sources: dict[str, list[str]] = {}
+    comments: dict[str, list[Markup]] = {}
+    found = []
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        grade_id = about.get("grade_id", "")
+        task = re.sub(r"-\d+$", "", grade_id.removeprefix(CHECK_PREFIX))
+        if about.get("solution"):
+            sources.setdefault(task, []).append(cell.source)
+            if about.get("comment"):
+                comments.setdefault(task, []).append(_markdown(about["comment"]))
+        if not about.get("grade"):
+            continue
+        if about.get("solution"):
+            item = Item(grade_id, about["points"], about.get("score"), "", Markup())
+            item.answer = _markdown(cell.source)
+            item.status = "not marked yet" if item.score is None else "marked by a person"
+        else:
+            item = _judged(cell, about)
+            item.name, item.sources = task, sources.get(task, [])
+        item.comments = comments.get(task, [])
+        found.append(item)
+    return found
+
+
+def _judged(cell: Any, about: Mapping[str, Any]) -> Item:
+    item = Item("", about["points"], about.get("score"), "not judged", Markup.escape(NOT_JUDGED))
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            item.printed = output.text
+        data = output.get("data", {}).get(VERDICT_TYPE)
+        if data is not None:
+            verdict = Verdict.from_data(data)
+            item.status, item.verdict = str(verdict.status), Markup(wording.html(verdict))
+    return item
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown as HTML that can do nothing."""
+    return Markup(
+        bleach.clean(markdown2html(text), tags=_TAGS, attributes={"a": ["href", "title"]})
+    )

@@ -1,0 +1,198 @@
+"""Grade one submission: read it, run its answers in isolation, judge them, and write the verdicts
+into the notebook in the form in which nbgrader counts points.
+
+This is the unit of work that nbgrader's autograde, the parallel command and a cluster all share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+from gradelib import wording
+from gradelib.checks import PreparedCase, PreparedCheck
+from gradelib.grading.release import CHECK_PREFIX
+from gradelib.grading.submission import (
+    Layout,
+    Note,
+    Submission,
+    UnreadableError,
+    empty_submission,
+    read_submission,
+)
+from gradelib.grading.work import Isolation, isolation
+from gradelib.judging import Answer, LocalAnswer, judge
+from gradelib.outcomes import Kind, Outcome
+from gradelib.verdicts import Reason, Status, Verdict
+
+VERDICT_TYPE = "application/vnd.one-gpu.verdict+json"
+# Loaded once and shared by all submissions of an exercise that needs them.
+PRELOAD = {"torch": ("torch", "transformers", "peft")}
+NOT_JUDGED = "Not judged: this course has no check for this cell, so it earned no points. Tell your instructor."
+
+
+@dataclass(frozen=True)
+class Result:
+    """What grading one submission gave.
+
+    verdicts: by task, in the release's order.
+    printed: what answers printed on visible cases, by task; the start of it.
+    notebook: the release with the learner's texts, not yet marked.
+    unreadable: why the file could not be read; empty when it could.
+    """
+
+    verdicts: Mapping[str, Verdict]
+    printed: Mapping[str, str]
+    notebook: dict[str, Any]
+    notes: tuple[Note, ...] = ()
+    unreadable: str = ""
+
+
+def grade(
+    data: bytes, layout: Layout, checks: Mapping[str, PreparedCheck], place: Isolation
+) -> Result:
+    """Grade the file of one submission. Whatever the file holds, there is a verdict on each task;
+    IsolationError means that the place is not fit to run anything."""
+    try:
+        submission = read_submission(data, layout)
+    except UnreadableError as error:
+        verdicts = {task: _ungradable(checks[task], str(error)) for task in _judged(layout, checks)}
+        return Result(verdicts, {}, empty_submission(layout).notebook, (), str(error))
+    verdicts, printed = _judge_all(submission, layout, checks, place)
+    return Result(verdicts, printed, submission.notebook, submission.notes)
+
+
+def _judge_all(
+    submission: Submission,
+    layout: Layout,
+    checks: Mapping[str, PreparedCheck],
+    place: Isolation,
+) -> tuple[dict[str, Verdict], dict[str, str]]:
+    tasks = _judged(layout, checks)
+    drivers = sorted({driver for task in tasks if (driver := checks[task].driver)})
+    present = {task: submission.work.answers.get(task, ()) for task in tasks}
+    work = replace(
+        submission.work,
+        answers={task: parts for task, parts in present.items() if parts},
+        drivers=tuple(drivers),
+    )
+    verdicts: dict[str, Verdict] = {}
+    printed: dict[str, str] = {}
+    with place.open(work) as answers:
+        for task in tasks:
+            missing = LocalAnswer(None, Outcome(Kind.VALUE))
+            answer = _Listening(answers[task] if present[task] else missing)
+            verdict = judge(answer, checks[task])
+            notes = submission.notes_of(task)
+            verdicts[task] = replace(verdict, warnings=(*verdict.warnings, *notes))
+            if answer.heard:
+                printed[task] = answer.heard
+    return verdicts, printed
+
+
+def _judged(layout: Layout, checks: Mapping[str, PreparedCheck]) -> list[str]:
+    return [task for task in layout.points if task in checks]
+
+
+def _ungradable(check: PreparedCheck, why: str) -> Verdict:
+    hidden = any(not one.visible for one in check.cases)
+    reason = Reason("ungradable", got=why)
+    return Verdict(check.task, Status.UNGRADABLE, 0.0, reason, None, 0, len(check.cases), hidden)
+
+
+@dataclass
+class _Listening:
+    """An answer that also keeps what was printed on visible cases. What a hidden case prints could
+    give its inputs away, so nobody hears it."""
+
+    answer: Answer
+    heard: str = field(default="")
+
+    @property
+    def failure(self) -> Outcome | None:
+        return self.answer.failure
+
+    def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
+        outcome = self.answer.call(one, check)
+        if one.visible and not self.heard:
+            self.heard = outcome.printed
+        return outcome
+
+
+# -- verdicts as outputs
+
+
+def mark(
+    notebook: dict[str, Any], verdicts: Mapping[str, Verdict], printed: Mapping[str, str]
+) -> None:
+    """Write the verdicts into the notebook's check cells. A check cell without one gets 0 points.
+
+    nbgrader takes a cell's points from the text of its result, gives none after an error and all of
+    them where there is no output.
+    """
+    for cell in notebook["cells"]:
+        about = cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] != "code" or not about.get("grade") or about.get("solution"):
+            continue
+        task = about["grade_id"].removeprefix(CHECK_PREFIX)
+        cell["outputs"] = _outputs(verdicts.get(task), about["points"], printed.get(task, ""))
+        cell["execution_count"] = None
+
+
+def _outputs(verdict: Verdict | None, points: float, printed: str) -> list[dict[str, Any]]:
+    if verdict is None:
+        data: dict[str, Any] = {"text/plain": "0.0", "text/html": f"<strong>{NOT_JUDGED}</strong>"}
+    else:
+        data = {
+            "text/plain": repr(verdict.score * float(points)),
+            "text/html": wording.html(verdict),
+            VERDICT_TYPE: verdict.to_data(),
+        }
+    result = {
+        "output_type": "execute_result",
+        "data": data,
+        "metadata": {},
+        "execution_count": None,
+    }
+    if not printed:
+        return [result]
+    return [{"output_type": "stream", "name": "stdout", "text": printed}, result]
+
+
+def autograded_text(notebook: dict[str, Any]) -> str:
+    """A marked notebook as nbgrader writes it to `autograded/`: texts as lists of lines."""
+    cells = [
+        {**cell, "source": cell["source"].splitlines(keepends=True), **_split_outputs(cell)}
+        for cell in notebook["cells"]
+    ]
+    return (
+        json.dumps({**notebook, "cells": cells}, indent=1, sort_keys=True, ensure_ascii=False)
+        + "\n"
+    )
+
+
+def _split_outputs(cell: Mapping[str, Any]) -> dict[str, Any]:
+    if cell["cell_type"] != "code":
+        return {}
+    outputs = []
+    for output in cell["outputs"]:
+        made = dict(output)
+        if "text" in made:
+            made["text"] = made["text"].splitlines(keepends=True)
+        if "data" in made:
+            made["data"] = {
+                kind: value.splitlines(keepends=True) if isinstance(value, str) else value
+                for kind, value in made["data"].items()
+            }
+        outputs.append(made)
+    return {"outputs": outputs}
+
+
+def place_for(layout: Layout, name: str | None) -> Isolation:
+    """Where an exercise's answers run: isolation of this name (None: the best there is), with what
+    the exercise needs loaded beforehand."""
+    preload = tuple(each for each in PRELOAD.get(layout.requires, ()) if find_spec(each))
+    return isolation(name, preload=preload)

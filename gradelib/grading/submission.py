@@ -1,0 +1,524 @@
+"""Read any file that a learner hands in: repair what can be repaired, find the answers, and set them
+into a fresh copy of the release.
+
+Nothing here runs or trusts what the file says: of its cells only the text counts. What cannot be read
+at all raises UnreadableError, whose message is the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from gradelib import cells
+from gradelib.grading.errors import CourseError
+from gradelib.grading.release import CHECK_PREFIX, METADATA_KEY
+from gradelib.grading.work import Work
+
+FILE_LIMIT_BYTES = 256 * 2**20
+TEXT_LIMIT = 500_000
+# Tags and metadata with which a submission tries to steer whoever runs it.
+_STEERING_TAGS = frozenset({"skip-execution", "raises-exception", "nbval-skip"})
+
+
+class UnreadableError(Exception):
+    """No cell of the file can be read; the message says why."""
+
+
+class NoteKind(StrEnum):
+    """Why a submission is worth a look."""
+
+    REPAIRED = "repaired"
+    SUSPICIOUS = "suspicious"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something about a submission that a person may want to know."""
+
+    kind: NoteKind
+    text: str
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class RawCell:
+    """What is read of one cell."""
+
+    code: bool
+    source: str
+    grade_id: str = ""
+    cell_id: str = ""
+    steering: str = ""
+
+
+# -- the release, as grading reads it
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A released notebook: its cells, and which of them are answers, checks and setup.
+
+    parts: ids of each task's answer cells.
+    points: points of each check cell, by task.
+    written: ids of the written answers.
+    setup: texts of the setup cells.
+    names: what each released answer cell defines.
+    files: what lies beside the notebook, by relative path.
+    """
+
+    exercise: str
+    notebook: dict[str, Any]
+    parts: dict[str, tuple[str, ...]]
+    points: dict[str, float]
+    written: frozenset[str]
+    setup: tuple[str, ...]
+    names: dict[str, frozenset[str]]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Layout:
+        """Read a released notebook and the files beside it. Raises CourseError when it is not there."""
+        if not path.is_file():
+            raise CourseError(f"{path} is missing: run nbgrader generate_assignment first")
+        files = {
+            each.relative_to(path.parent).as_posix(): each.read_bytes()
+            for each in sorted(path.parent.rglob("*"))
+            if each.is_file() and each.suffix != ".ipynb" and ".ipynb_checkpoints" not in each.parts
+        }
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        name = notebook["metadata"].get(METADATA_KEY, {}).get("exercise", "")
+        return cls.of(name, notebook, files)
+
+    @classmethod
+    def of(
+        cls, exercise: str, notebook: dict[str, Any], files: Mapping[str, bytes] | None = None
+    ) -> Layout:
+        """A released notebook's layout."""
+        parts: dict[str, list[str]] = {}
+        points: dict[str, float] = {}
+        written: set[str] = set()
+        setup: list[str] = []
+        names: dict[str, frozenset[str]] = {}
+        for cell in notebook["cells"]:
+            about = cell["metadata"].get("nbgrader", {})
+            grade_id = about.get("grade_id", "")
+            source = text_of(cell["source"])
+            if about.get("grade") and not about.get("solution"):
+                points[grade_id.removeprefix(CHECK_PREFIX)] = float(about["points"])
+            elif about.get("grade"):
+                written.add(grade_id)
+            elif about.get("solution"):
+                parts.setdefault(re.sub(r"-\d+$", "", grade_id), []).append(grade_id)
+                names[grade_id] = frozenset(cells.defined_names([source]))
+            elif about.get("locked") and cell["cell_type"] == "code":
+                setup.append(source)
+        return cls(
+            exercise,
+            notebook,
+            {task: tuple(ids) for task, ids in parts.items()},
+            points,
+            frozenset(written),
+            tuple(setup),
+            names,
+            files or {},
+        )
+
+    @property
+    def requires(self) -> str:
+        """`"pure"` or `"torch"`."""
+        return str(self.notebook["metadata"].get(METADATA_KEY, {}).get("requires", "pure"))
+
+
+def text_of(source: Any) -> str:
+    """A cell's text, whichever way the file stores it."""
+    if isinstance(source, list):
+        source = "".join(piece for piece in source if isinstance(piece, str))
+    if not isinstance(source, str):
+        return ""
+    # Half of a surrogate pair is no text; no file can store it.
+    text: str = source.encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+# -- bytes to cells
+
+
+def read_cells(data: bytes) -> tuple[list[RawCell], list[Note]]:
+    """The cells of a notebook file, and what had to be repaired. Raises UnreadableError."""
+    notes: list[Note] = []
+
+    def repaired(text: str) -> None:
+        notes.append(Note(NoteKind.REPAIRED, text))
+
+    if len(data) > FILE_LIMIT_BYTES:
+        raise UnreadableError(
+            f"the file has {len(data) >> 20} MiB, more than {FILE_LIMIT_BYTES >> 20}"
+        )
+    if not data.strip(b" \t\r\n\0"):
+        raise UnreadableError("the file is empty")
+    text = _decoded(data, repaired)
+    raw = _raw_cells(text, repaired)
+    return [_cell(each) for each in raw if isinstance(each, dict)], notes
+
+
+def _decoded(data: bytes, repaired: Any) -> str:
+    for mark, encoding in (
+        (b"\xef\xbb\xbf", "utf-8-sig"),
+        (b"\xff\xfe", "utf-16"),
+        (b"\xfe\xff", "utf-16"),
+    ):
+        if data.startswith(mark):
+            repaired("the file begins with a byte-order mark")
+            return data.decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        repaired("the file is not UTF-8 text; some characters may be wrong")
+        return data.decode("latin-1")
+
+
+def _raw_cells(text: str, repaired: Any) -> list[Any]:
+    try:
+        notebook = json.loads(text)
+    except RecursionError as error:
+        raise UnreadableError("the file is nested too deeply to be a notebook") from error
+    except ValueError as error:
+        return _salvaged(text, error, repaired)
+    if not isinstance(notebook, dict):
+        raise UnreadableError("the file holds JSON, but not a notebook")
+    found = notebook.get("cells")
+    if found is None and isinstance(notebook.get("worksheets"), list):
+        repaired("the file is in an old notebook format")
+        sheets = [sheet for sheet in notebook["worksheets"] if isinstance(sheet, dict)]
+        found = [cell for sheet in sheets for cell in sheet.get("cells") or []]
+    if not isinstance(found, list):
+        raise UnreadableError("the file holds JSON, but not a notebook: it has no cells")
+    return found
+
+
+def _salvaged(text: str, error: ValueError, repaired: Any) -> list[Any]:
+    """The whole cells at the beginning of a file that is not JSON as a whole."""
+    start = text.lstrip()[:200].lower()
+    if start.startswith(("<!doctype", "<html", "<?xml", "<head")):
+        raise UnreadableError(
+            "the file is a web page, not a notebook: download the notebook itself"
+        )
+    if found := re.search(r"^(<{7}|={7}|>{7})( |$)", text, re.M):
+        line = text[: found.start()].count("\n") + 1
+        raise UnreadableError(
+            f"the file holds an unresolved merge conflict (line {line}): settle it and hand in again"
+        )
+    begin = re.search(r'"cells"\s*:\s*\[', text)
+    decoder = json.JSONDecoder()
+    whole: list[Any] = []
+    position = begin.end() if begin else len(text)
+    while True:
+        position += len(re.match(r"[\s,]*", text[position : position + 10_000]).group())  # type: ignore[union-attr]
+        try:
+            cell, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            break
+        whole.append(cell)
+    if not whole:
+        raise UnreadableError(f"the file is not a notebook: {error}")
+    repaired(f"the file is damaged or cut off; its first {len(whole)} cells could be read")
+    return whole
+
+
+def _cell(raw: dict[str, Any]) -> RawCell:
+    metadata = raw.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    about = metadata.get("nbgrader")
+    about = about if isinstance(about, dict) else {}
+    tags = metadata.get("tags")
+    tags = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    source = text_of(raw.get("source", raw.get("input", "")))
+    grade_id, cell_id = about.get("grade_id"), raw.get("id")
+    return RawCell(
+        raw.get("cell_type") == "code",
+        source
+        if len(source) <= TEXT_LIMIT
+        else f"{source[:TEXT_LIMIT]}\n# cut: the cell is too long",
+        grade_id if isinstance(grade_id, str) else "",
+        cell_id if isinstance(cell_id, str) else "",
+        ", ".join(sorted(_STEERING_TAGS.intersection(tags))),
+    )
+
+
+def exercise_of(data: bytes) -> str:
+    """The exercise that a notebook file says it is from; empty when it does not say."""
+    try:
+        metadata = json.loads(data.decode("utf-8-sig"))["metadata"][METADATA_KEY]
+        name = metadata["exercise"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+# -- cells to answers
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission, read: the code to run, the fresh notebook with the learner's texts set in, and
+    notes."""
+
+    work: Work
+    notebook: dict[str, Any]
+    notes: tuple[Note, ...] = ()
+
+    def notes_of(self, task: str) -> tuple[str, ...]:
+        """What a learner should know about how an answer was found."""
+        return tuple(note.text for note in self.notes if note.task == task)
+
+
+def read_submission(data: bytes, layout: Layout) -> Submission:
+    """Find the answers of a notebook file. Raises UnreadableError."""
+    raw, notes = read_cells(data)
+    return _Finder(layout, raw, notes).submission()
+
+
+def empty_submission(layout: Layout) -> Submission:
+    """What stands for a file that cannot be read: the release, untouched."""
+    return _Finder(layout, [], []).submission()
+
+
+class _Finder:
+    def __init__(self, layout: Layout, raw: Sequence[RawCell], notes: list[Note]) -> None:
+        self.layout = layout
+        self.raw = raw
+        self.notes = notes
+        self.released = {key: cell for cell in layout.notebook["cells"] if (key := _key_of(cell))}
+        self.part_ids = {part for ids in layout.parts.values() for part in ids}
+        # Position in the file → id of the released cell that it is.
+        self.keys = {i: key for i, cell in enumerate(raw) if (key := self._key(cell))}
+        self.taken: set[int] = set()  # cells that became part of an answer
+
+    def _key(self, cell: RawCell) -> str:
+        for name in (cell.grade_id, cell.cell_id):
+            if name in self.released:
+                return name
+        return ""
+
+    def note(self, kind: NoteKind, text: str, task: str = "") -> None:
+        self.notes.append(Note(kind, text, task))
+
+    def submission(self) -> Submission:
+        texts: dict[str, str] = {}
+        answers: dict[str, tuple[str, ...]] = {}
+        for task, ids in self.layout.parts.items():
+            found = self._answer(task, ids)
+            texts |= found
+            answers[task] = tuple(_runnable(text) for text in found.values() if text.strip())
+        for name in self.layout.written:
+            texts[name] = self._written(name)
+        self._note_steering()
+        work = Work(self.layout.setup, tuple(self._helpers()), answers, self.layout.files)
+        return Submission(work, self._notebook(texts), tuple(self.notes))
+
+    # -- one answer
+
+    def _answer(self, task: str, ids: Sequence[str]) -> dict[str, str]:
+        """Text of each of the task's parts, by id."""
+        found = {part: self._part(task, part) for part in ids}
+        if any(task in _defined(text) for text in found.values()) and not all(
+            self._untouched(part, text) for part, text in found.items()
+        ):
+            return found
+        elsewhere = [
+            i
+            for i, cell in enumerate(self.raw)
+            if i not in self.taken
+            and cell.code
+            and task in _defined(cell.source)
+            and self.keys.get(i) not in self.part_ids
+        ]
+        if elsewhere:
+            self.taken.add(elsewhere[-1])
+            self.note(
+                NoteKind.REPAIRED,
+                f"`{task}` was found in a cell of your own, not in the answer cell.",
+                task,
+            )
+            return {**dict.fromkeys(ids, ""), ids[0]: self.raw[elsewhere[-1]].source}
+        return found
+
+    def _part(self, task: str, part: str) -> str:
+        """Text of one answer cell: pieces of a split cell joined; of copies, the last that defines."""
+        group = [i for i in range(len(self.raw)) if self.keys.get(i) == part]
+        wanted = self.layout.names[part]
+        defining = [i for i in group if wanted & _defined(self.raw[i].source)]
+        if len(defining) > 1:
+            self.note(
+                NoteKind.REPAIRED,
+                f"More than one cell holds an answer to `{task}`; the last one was graded.",
+                task,
+            )
+        pieces = [i for i in group if i not in defining[:-1]]
+        self.taken.update(group)
+        if group and not any(self.raw[i].code for i in pieces):
+            self.note(NoteKind.REPAIRED, f"The answer cell of `{task}` was not a code cell.", task)
+        pieces += self._continuation(pieces)
+        sources = [self.raw[i].source for i in pieces]
+        if len(sources) > 1:
+            self.note(
+                NoteKind.REPAIRED,
+                f"The answer cell of `{task}` was split; its parts were joined.",
+                task,
+            )
+        return _joined(sources)
+
+    def _continuation(self, pieces: Sequence[int]) -> list[int]:
+        """The cell after an answer that is its second half: neither is Python without the other."""
+        if not pieces:
+            return []
+        after = pieces[-1] + 1
+        if after >= len(self.raw) or after in self.keys or not self.raw[after].code:
+            return []
+        first, second = _joined([self.raw[i].source for i in pieces]), self.raw[after].source
+        if _parses(second) or not _parses(f"{first}\n{second}"):
+            return []
+        self.taken.add(after)
+        return [after]
+
+    def _untouched(self, part: str, text: str) -> bool:
+        return text.strip() == text_of(self.released[part]["source"]).strip()
+
+    def _written(self, name: str) -> str:
+        stub = text_of(self.released[name]["source"])
+        texts = [cell.source for i, cell in enumerate(self.raw) if self.keys.get(i) == name]
+        answered = [text for text in texts if text.strip() and text.strip() != stub.strip()]
+        if len(answered) > 1:
+            self.note(
+                NoteKind.REPAIRED, f"`{name}` was answered in more than one cell; all were kept."
+            )
+        return "\n\n".join(answered) if answered else stub
+
+    # -- what else counts
+
+    def _helpers(self) -> Iterator[str]:
+        tasks = set(self.layout.parts)
+        for i, cell in enumerate(self.raw):
+            if i in self.taken or not cell.code or self._is_released(i):
+                continue
+            # An answer is what its own cell says, not what a trial elsewhere does.
+            kept = [
+                each
+                for each in cells.definitions(cell.source)
+                if getattr(each, "name", None) not in tasks
+            ]
+            if kept:
+                yield ast.unparse(ast.Module(kept, []))
+
+    def _is_released(self, i: int) -> bool:
+        key = self.keys.get(i)
+        if key is None or key in self.part_ids:
+            return False
+        about = self.released[key]["metadata"].get("nbgrader", {})
+        same = self.raw[i].source.strip() == text_of(self.released[key]["source"]).strip()
+        return same and bool(about.get("locked") or about.get("grade"))
+
+    def _note_steering(self) -> None:
+        for i, cell in enumerate(self.raw):
+            key = self.keys.get(i, "")
+            if cell.steering and key:
+                self.note(NoteKind.SUSPICIOUS, f"cell {key} carries the tag {cell.steering}")
+            if (
+                key.startswith(CHECK_PREFIX)
+                and cell.source.strip() != text_of(self.released[key]["source"]).strip()
+            ):
+                self.note(NoteKind.SUSPICIOUS, f"check cell {key} was edited")
+        present = set(self.keys.values())
+        for task in self.layout.points:
+            if self.raw and CHECK_PREFIX + task not in present:
+                self.note(NoteKind.REPAIRED, f"check cell of {task} was missing and restored")
+
+    # -- the notebook that stays
+
+    def _notebook(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """The release with the learner's texts; a learner's own cells stand where they stood."""
+        own: dict[str, list[dict[str, Any]]] = {}
+        last = ""
+        for i, cell in enumerate(self.raw):
+            if i in self.keys:
+                last = self.keys[i]
+            elif i not in self.taken and cell.source.strip() and not self._same_as_released(cell):
+                own.setdefault(last, []).append(_fresh(cell, f"own-{i}"))
+        edited = {
+            self.keys[i]: cell.source
+            for i, cell in enumerate(self.raw)
+            if i in self.keys and cell.code and self._editable(self.keys[i])
+        }
+        made = list(own.get("", []))
+        for released in self.layout.notebook["cells"]:
+            key = _key_of(released)
+            cell = json.loads(json.dumps(released))
+            cell["source"] = texts.get(key, edited.get(key, text_of(released["source"])))
+            if cell["cell_type"] == "code":
+                cell |= {"outputs": [], "execution_count": None}
+            made += [cell, *own.get(key, [])]
+        return {**self.layout.notebook, "cells": made}
+
+    def _editable(self, key: str) -> bool:
+        cell = self.released[key]
+        return cell["cell_type"] == "code" and "nbgrader" not in cell["metadata"]
+
+    def _same_as_released(self, cell: RawCell) -> bool:
+        """Whether a cell without an id is one of the release's own."""
+        return any(
+            cell.source.strip() == text_of(each["source"]).strip()
+            for each in self.layout.notebook["cells"]
+        )
+
+
+def _key_of(cell: Mapping[str, Any]) -> str:
+    """What a released cell is known by: its nbgrader id, else its cell id."""
+    about = cell["metadata"].get("nbgrader", {})
+    key = about.get("grade_id") or cell.get("id", "")
+    return str(key)
+
+
+def _fresh(cell: RawCell, name: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"id": name, "metadata": {}, "source": cell.source}
+    if cell.code:
+        return {**made, "cell_type": "code", "outputs": [], "execution_count": None}
+    return {**made, "cell_type": "markdown"}
+
+
+def _defined(source: str) -> set[str]:
+    """Functions, classes and names that a cell defines, even when it is not quite Python."""
+    names = cells.defined_names([source])
+    if not names and not _parses(source):
+        names = set(re.findall(r"^(?:async\s+def|def|class)\s+(\w+)", source, re.M))
+    return names
+
+
+def _parses(source: str) -> bool:
+    try:
+        cells.parse_cell(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _joined(sources: Sequence[str]) -> str:
+    apart = "\n\n".join(sources)
+    return apart if all(map(_parses, sources)) else "\n".join(sources)
+
+
+def _runnable(source: str) -> str:
+    """Plain Python: lines of IPython magic do nothing when graded. What is no Python stays as it is
+    and fails when it is loaded."""
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if _parses(source):
+            return ast.unparse(cells.parse_cell(source))
+    return source

@@ -1,0 +1,3 @@
+"""A constant in a module of its own."""
+
+BITS_PER_BYTE = 8
