@@ -1,4 +1,4 @@
-"""Command line: what one training step of a model takes, in memory, time and energy.
+"""Command line: what training or running a model takes, in memory, time and energy.
 
     python -m solutions.estimate gemma3-4b --method qlora --batch 1 --seq 1024 --gpu t4
 
@@ -11,26 +11,28 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradelib.shapes import Shape
 from solutions.breakdown import GIB, Breakdown
-from solutions.flops import adapter_flops, training_flops
+from solutions.flops import adapter_flops, generation_flops, prefill_flops, training_flops
 from solutions.hardware import Gpu, gpu, gpu_names
+from solutions.inference_memory import Inference, inference_memory
 from solutions.lora import ALL_LINEAR
 from solutions.memory import fits
 from solutions.optimizers import OPTIMIZERS
 from solutions.parameters import parameter_count
 from solutions.precision import METHODS, PRECISIONS
 from solutions.quantization import SCHEMES
-from solutions.roofline import training_seconds
+from solutions.roofline import decode_seconds_lower_bound, training_seconds
 from solutions.shapes import GEMMA3, model_names, model_shape
 from solutions.training_memory import Training, training_memory
 from solutions.validation import require_whole
 
+INFERENCE = "inference"
 SHORT = {
     "fp32": "float32",
     "fp16": "float16",
@@ -38,204 +40,228 @@ SHORT = {
     "fp16-mixed": "float16-mixed",
     "bf16-mixed": "bfloat16-mixed",
 }
+WEIGHTS = ("weights", "quantized_weights", "kept_weights")
 JOULES_PER_KWH = 3.6e6
 ESTIMATED, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Run:
-    """Time and energy of a number of optimizer steps on one GPU."""
+class Device:
+    """The GPU, and what is assumed of it: the memory kept free, and the share of its peak reached."""
 
-    steps: int
-    seconds: float
-    energy_kwh: float | None
-    peak_flops_per_s: float
+    gpu: Gpu
+    headroom: float = 0.1
+    mfu: float = 0.3
+
+    @property
+    def usable_bytes(self) -> int:
+        """What PyTorch reports as its memory, or the capacity where no report is known."""
+        return self.gpu.usable_bytes or self.gpu.capacity_bytes
+
+    def fits(self, memory: Breakdown) -> bool:
+        """Whether a peak fits beside the headroom."""
+        return fits(memory.total_bytes, self.usable_bytes, self.headroom)
+
+    def peak_flops_per_s(self, dtype: str) -> float | None:
+        """The peak for `dtype`; that of float32 where `dtype` is emulated; `None` without either."""
+        peaks = self.gpu.peak_flops_per_s
+        return peaks.get(dtype, peaks.get("float32"))
+
+    def energy_kwh(self, seconds: float) -> float | None:
+        """Energy at the power limit; `None` where that is not published."""
+        return None if self.gpu.tdp_w is None else self.gpu.tdp_w * seconds / JOULES_PER_KWH
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Everything that the command prints."""
+    """What is printed. `flops` and `seconds` are of one `unit`: an optimizer step, or a generation."""
 
     model: str
-    training: Training
+    shape: Shape
+    settings: Mapping[str, object]
     memory: Breakdown
-    step_flops: float
-    gpu: Gpu | None
-    headroom: float
-    mfu: float
-    run: Run | None
+    unit: str
+    count: int
+    flops: float
+    seconds: float | None
+    device: Device | None
     warnings: tuple[str, ...]
 
-    @property
-    def usable_bytes(self) -> int | None:
-        """Memory of the GPU: what PyTorch reports, or the capacity where no report is known."""
-        if self.gpu is None:
-            return None
-        return self.gpu.usable_bytes or self.gpu.capacity_bytes
 
-    @property
-    def fits(self) -> bool | None:
-        """Whether the peak and the headroom fit; `None` without a GPU."""
-        if self.usable_bytes is None:
-            return None
-        return fits(self.memory.total_bytes, self.usable_bytes, self.headroom)
-
-
-def estimate(
-    model: str,
-    training: Training,
-    device: Gpu | None = None,
-    headroom: float = 0.1,
-    mfu: float = 0.3,
-    steps: int = 1,
+def estimate_training(
+    model: str, training: Training, device: Device | None = None, steps: int = 1
 ) -> Estimate:
-    """Put the estimates for one configuration together.
-
-    `mfu` is the share of the GPU's peak that training is assumed to reach, and `steps` the number
-    of optimizer steps. Raises `ValueError` for a share or a number out of range.
-    """
+    """Put the estimates for a training step together. Raises `ValueError` for bad assumptions."""
     require_whole(steps=steps)
-    step_flops = _step_flops(training)
-    return Estimate(
-        model=model,
-        training=training,
-        memory=training_memory(training),
-        step_flops=step_flops,
-        gpu=device,
-        headroom=headroom,
-        mfu=mfu,
-        run=_run(training, step_flops, device, mfu, steps),
-        warnings=tuple(_warnings(model, training, device)),
-    )
-
-
-def _step_flops(t: Training) -> float:
-    """FLOPs of one optimizer step: all its micro-batches, adapters included."""
+    t = training
     flops = training_flops(t.shape, t.batch, t.seq, t.method, t.checkpointing)
     if t.method != "full":
         flops += adapter_flops(t.shape, t.batch, t.seq, t.rank, t.targets, t.checkpointing)
-    return t.accumulation * flops
-
-
-def _run(
-    training: Training, step_flops: float, device: Gpu | None, mfu: float, steps: int
-) -> Run | None:
-    if device is None:
-        return None
-    peak = device.peak_flops_per_s.get(
-        training.compute_dtype, device.peak_flops_per_s.get("float32")
+    flops *= t.accumulation
+    peak = None if device is None else device.peak_flops_per_s(t.compute_dtype)
+    return Estimate(
+        model=model,
+        shape=t.shape,
+        settings={
+            "method": t.method,
+            "precision": t.precision,
+            "optimizer": t.optimizer,
+            "batch": t.batch,
+            "seq": t.seq,
+            "accumulation": t.accumulation,
+            "checkpointing": t.checkpointing,
+            "attention": t.attention,
+            "trained_parameters": t.trained_parameters,
+        },
+        memory=training_memory(t),
+        unit="step",
+        count=steps,
+        flops=flops,
+        seconds=None
+        if device is None or peak is None
+        else training_seconds(flops, peak, device.mfu),
+        device=device,
+        warnings=_warnings(model, t.compute_dtype, device),
     )
-    if peak is None:
-        return None
-    seconds = training_seconds(steps * step_flops, peak, mfu)
-    energy = None if device.tdp_w is None else device.tdp_w * seconds / JOULES_PER_KWH
-    return Run(steps, seconds, energy, peak)
 
 
-def _warnings(model: str, training: Training, device: Gpu | None) -> list[str]:
+def estimate_inference(
+    model: str, inference: Inference, device: Device | None = None, generations: int = 1
+) -> Estimate:
+    """Put the estimates for a generation together. Raises `ValueError` for bad assumptions.
+
+    The prompt is read at the assumed share of the peak; each new token takes at least the time to
+    read the weights.
+    """
+    require_whole(generations=generations)
+    i = inference
+    memory = inference_memory(i)
+    prefill = prefill_flops(i.shape, i.batch, i.prompt)
+    peak = None if device is None else device.peak_flops_per_s(i.dtype)
+    seconds = None
+    if device is not None and peak is not None:
+        seconds = training_seconds(prefill, peak, device.mfu)
+        steps = i.new_tokens - 1  # the prefill gives the first token
+        if steps > 0:
+            weights = sum(memory.part_bytes(name) for name in WEIGHTS)
+            bandwidth = device.gpu.bandwidth_bytes_per_s
+            seconds += decode_seconds_lower_bound(weights, bandwidth, steps)
+    return Estimate(
+        model=model,
+        shape=i.shape,
+        settings={
+            "method": INFERENCE,
+            "precision": i.dtype,
+            "quantization": i.quantization,
+            "batch": i.batch,
+            "prompt": i.prompt,
+            "new_tokens": i.new_tokens,
+            "attention": i.attention,
+        },
+        memory=memory,
+        unit="generation",
+        count=generations,
+        flops=generation_flops(i.shape, i.batch, i.prompt, i.new_tokens),
+        seconds=seconds,
+        device=device,
+        warnings=_warnings(model, i.dtype, device),
+    )
+
+
+def _warnings(model: str, dtype: str, device: Device | None) -> tuple[str, ...]:
     found = []
-    dtype = training.compute_dtype
     if dtype == "float16" and model in GEMMA3:
         found.append("Gemma 3's activations overflow in float16: use bfloat16 or float32")
     if device is None:
-        return found
-    if not device.is_native(dtype):
-        rate = (
-            "time is estimated at its float32 peak"
-            if device.is_native("float32")
-            else "no time is estimated"
-        )
-        found.append(f"{device.title} has no matrix units for {dtype}: {rate}")
-    if device.usable_bytes is None:
-        found.append(
-            f"no report of what PyTorch can use of {device.title} is known: its full capacity is "
-            "taken"
-        )
-    if device.tdp_w is None:
-        found.append(f"the power limit of {device.title} is not published: no energy is estimated")
-    return found
+        return tuple(found)
+    title = device.gpu.title
+    if not device.gpu.is_native(dtype):
+        emulated = "time is estimated at its float32 peak"
+        rate = emulated if device.gpu.is_native("float32") else "no time is estimated"
+        found.append(f"{title} has no matrix units for {dtype}: {rate}")
+    if device.gpu.usable_bytes is None:
+        found.append(f"what PyTorch can use of {title} is not known: its full capacity is taken")
+    if device.gpu.tdp_w is None:
+        found.append(f"the power limit of {title} is not published: no energy is estimated")
+    return tuple(found)
 
 
 def as_data(of: Estimate) -> dict[str, Any]:
     """The estimate as plain data, for `--json`. Sizes are bytes; the parts of a moment add up."""
-    training, memory = of.training, of.memory
     return {
         "model": of.model,
-        "vocabulary": training.shape.vocab,
-        "parameters": parameter_count(training.shape),
-        "trained_parameters": training.trained_parameters,
-        "training": {
-            "method": training.method,
-            "precision": training.precision,
-            "optimizer": training.optimizer,
-            "batch": training.batch,
-            "seq": training.seq,
-            "accumulation": training.accumulation,
-            "checkpointing": training.checkpointing,
-            "attention": training.attention,
-        },
+        "vocabulary": of.shape.vocab,
+        "parameters": parameter_count(of.shape),
+        "settings": dict(of.settings),
         "memory": {
-            "total_bytes": memory.total_bytes,
-            "peak_moment": memory.peak.name,
-            "moments": memory.by_moment(),
-            "left_out": memory.left_out,
+            "total_bytes": of.memory.total_bytes,
+            "peak_moment": of.memory.peak.name,
+            "moments": of.memory.by_moment(),
+            "left_out": of.memory.left_out,
         },
-        "step_flops": of.step_flops,
-        "gpu": None if of.gpu is None else _gpu_data(of.gpu, of),
+        "unit": of.unit,
+        "flops": of.flops,
+        "gpu": None if of.device is None else _device_data(of, of.device),
         "warnings": of.warnings,
     }
 
 
-def _gpu_data(device: Gpu, of: Estimate) -> dict[str, Any]:
-    run = of.run
+def _device_data(of: Estimate, device: Device) -> dict[str, Any]:
+    seconds = None if of.seconds is None else of.count * of.seconds
     return {
-        "name": device.name,
-        "usable_bytes": of.usable_bytes,
-        "headroom": of.headroom,
-        "fits": of.fits,
-        "mfu": of.mfu,
-        "steps": None if run is None else run.steps,
-        "seconds": None if run is None else run.seconds,
-        "energy_kwh": None if run is None else run.energy_kwh,
+        "name": device.gpu.name,
+        "usable_bytes": device.usable_bytes,
+        "headroom": device.headroom,
+        "fits": device.fits(of.memory),
+        "mfu": device.mfu,
+        "count": of.count,
+        "seconds": seconds,
+        "energy_kwh": None if seconds is None else device.energy_kwh(seconds),
     }
 
 
 def as_text(of: Estimate) -> str:
     """The estimate in words."""
-    training = of.training
     lines = [
-        f"{of.model}: {parameter_count(training.shape):,} parameters (vocabulary "
-        f"{training.shape.vocab:,}, no vision tower); {training.trained_parameters:,} are trained",
-        f"batch {training.batch} x {training.seq:,} tokens; micro-batches a step: "
-        f"{training.accumulation}; checkpointing {'on' if training.checkpointing else 'off'}, {training.attention} attention",
+        f"{of.model}: {parameter_count(of.shape):,} parameters "
+        f"(vocabulary {of.shape.vocab:,}, no vision tower)",
+        ", ".join(f"{name.replace('_', ' ')} {_shown(of.settings[name])}" for name in of.settings),
         "",
         of.memory.explain(),
         "",
-        f"one step: {of.step_flops:.4g} FLOPs",
+        f"one {of.unit}: {of.flops:.4g} FLOPs",
     ]
-    if of.gpu is not None:
-        lines += _gpu_text(of.gpu, of)
+    if of.device is not None:
+        lines += _device_text(of, of.device)
     lines += [f"warning: {warning}" for warning in of.warnings]
     return "\n".join(lines)
 
 
-def _gpu_text(device: Gpu, of: Estimate) -> list[str]:
-    assert of.usable_bytes is not None
-    verdict = "fits" if of.fits else "does not fit"
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _device_text(of: Estimate, device: Device) -> list[str]:
+    verdict = "fits" if device.fits(of.memory) else "does not fit"
     lines = [
-        f"{device.title}: {of.usable_bytes / GIB:.2f} GiB to use, {of.headroom:.0%} kept free: {verdict}"
+        f"{device.gpu.title}: {device.usable_bytes / GIB:.2f} GiB to use, "
+        f"{device.headroom:.0%} kept free: {verdict}"
     ]
-    if of.run is not None:
-        steps = "one step" if of.run.steps == 1 else f"{of.run.steps:,} steps"
+    if of.seconds is None:
+        return lines
+    seconds = of.count * of.seconds
+    least = "" if of.unit == "step" else ", tokens at the memory's full speed"
+    lines.append(
+        f"{of.count:,} {of.unit}{'s' if of.count > 1 else ''}: {seconds:,.2f} s "
+        f"(assumed: {device.mfu:.0%} of the peak{least}; measure yours)"
+    )
+    energy = device.energy_kwh(seconds)
+    if energy is not None:
         lines.append(
-            f"{steps} at {of.mfu:.0%} of {of.run.peak_flops_per_s / 1e12:.4g} TFLOP/s (an assumption: "
-            f"measure yours): {of.run.seconds:,.2f} s"
+            f"energy: {energy:.3g} kWh (the GPU alone, at its limit of {device.gpu.tdp_w:g} W)"
         )
-        if of.run.energy_kwh is not None:
-            lines.append(
-                f"energy at the power limit of {device.tdp_w:g} W, the GPU alone: "
-                f"{of.run.energy_kwh:.3g} kWh"
-            )
     return lines
 
 
@@ -244,30 +270,28 @@ def read_model(name: str) -> Shape:
 
     Raises `ValueError` for a name that is neither, or a file that cannot be read.
     """
-    if name in model_names():
-        return model_shape(name)
     path = Path(name)
-    if path.exists():
+    if name in model_names() or not path.exists():
         try:
-            return Shape.from_config(path)
-        except OSError as error:
-            raise ValueError(f"cannot read {path}: {error.strerror}") from error
+            return model_shape(name)
+        except ValueError as error:
+            raise ValueError(f"{error}; or give the path of a config.json that exists") from error
     try:
-        return model_shape(name)
-    except ValueError as error:
-        raise ValueError(f"{error}; or give the path of a config.json that exists") from error
+        return Shape.from_config(path)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     new = argparse.ArgumentParser(
         prog="python -m solutions.estimate",
-        description="Memory, FLOPs, time and energy of one training step.",
+        description="Memory, FLOPs, time and energy of a training step or of generating text.",
         epilog="Exit status: 0 estimated, 1 does not fit (with --check), 2 bad input. "
         f"Models: {', '.join(model_names())}.",
     )
     new.add_argument("model", help="a model's name, or the path of a Hugging Face config.json")
-    new.add_argument("--method", choices=METHODS, default="full")
+    new.add_argument("--method", choices=(*METHODS, INFERENCE), default="full")
     new.add_argument(
         "--precision",
         choices=(*SHORT, *PRECISIONS),
@@ -275,37 +299,87 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"one of {', '.join((*SHORT, *PRECISIONS))} (default: bf16)",
     )
-    new.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     new.add_argument("--batch", type=int, default=1, help="sequences at once (default: 1)")
-    new.add_argument("--seq", type=int, default=1024, help="tokens a sequence (default: 1024)")
     new.add_argument(
+        "--seq", type=int, default=1024, help="tokens a sequence, or a prompt (default: 1024)"
+    )
+    new.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
+    new.add_argument(
+        "--quantization", choices=SCHEMES, help="of the weights (default: nf4 for qlora, else none)"
+    )
+    new.add_argument("--json", action="store_true", help="print data instead of text")
+
+    train = new.add_argument_group("training")
+    train.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    train.add_argument(
         "--accumulation", type=int, default=1, help="micro-batches a step (default: 1)"
     )
-    new.add_argument(
+    train.add_argument(
         "--checkpointing",
         action=argparse.BooleanOptionalAction,
         default=False,
         help="recompute each block's activations in the backward pass",
     )
-    new.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
-    new.add_argument("--rank", type=int, default=16, help="of the adapters (default: 16)")
-    new.add_argument(
+    train.add_argument("--rank", type=int, default=16, help="of the adapters (default: 16)")
+    train.add_argument(
         "--targets", default=ALL_LINEAR, help=f"layers, by commas, or {ALL_LINEAR} (the default)"
     )
-    new.add_argument("--quantization", choices=SCHEMES, default="nf4", help="for qlora")
-    new.add_argument("--gpu", choices=gpu_names())
-    new.add_argument(
-        "--headroom", type=float, default=0.1, help="share of the memory kept free (default: 0.1)"
+
+    generate = new.add_argument_group("inference")
+    generate.add_argument("--new-tokens", type=int, default=128, help="to generate (default: 128)")
+
+    device = new.add_argument_group("device")
+    device.add_argument("--gpu", choices=gpu_names(), metavar="NAME", help=", ".join(gpu_names()))
+    device.add_argument(
+        "--headroom", type=float, default=0.1, help="share of its memory kept free (default: 0.1)"
     )
-    new.add_argument(
-        "--mfu", type=float, default=0.3, help="share of the GPU's peak reached (default: 0.3)"
+    device.add_argument(
+        "--mfu", type=float, default=0.3, help="share of its peak reached (default: 0.3)"
     )
-    new.add_argument("--steps", type=int, default=1, help="optimizer steps to time (default: 1)")
-    new.add_argument(
-        "--check", action="store_true", help="exit with status 1 if it does not fit on the GPU"
+    device.add_argument(
+        "--count", type=int, default=1, help="steps or generations to time (default: 1)"
     )
-    new.add_argument("--json", action="store_true", help="print data instead of text")
+    device.add_argument(
+        "--check", action="store_true", help="exit with status 1 if the peak does not fit"
+    )
     return new
+
+
+def estimate(given: argparse.Namespace) -> Estimate:
+    """The estimate that the arguments ask for. Raises `ValueError` for bad input."""
+    shape = read_model(given.model)
+    precision = SHORT.get(given.precision, given.precision)
+    device = Device(gpu(given.gpu), given.headroom, given.mfu) if given.gpu else None
+    if given.method == INFERENCE:
+        inference = Inference(
+            shape=shape,
+            batch=given.batch,
+            prompt=given.seq,
+            new_tokens=given.new_tokens,
+            dtype=precision,
+            quantization=given.quantization,
+            attention=given.attention,
+        )
+        return estimate_inference(given.model, inference, device, given.count)
+    if given.quantization and given.method != "qlora":
+        raise ValueError(
+            f"--quantization is for qlora and {INFERENCE}: {given.method} trains unquantized weights"
+        )
+    training = Training(
+        shape=shape,
+        batch=given.batch,
+        seq=given.seq,
+        method=given.method,
+        precision=precision,
+        optimizer=given.optimizer,
+        attention=given.attention,
+        checkpointing=given.checkpointing,
+        rank=given.rank,
+        targets=given.targets if given.targets == ALL_LINEAR else given.targets.split(","),
+        quantization=given.quantization or "nf4",
+        accumulation=given.accumulation,
+    )
+    return estimate_training(given.model, training, device, given.count)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -313,35 +387,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     if given.check and not given.gpu:
         parser().error("--check needs --gpu")
-    targets = given.targets if given.targets == ALL_LINEAR else given.targets.split(",")
     try:
-        result = estimate(
-            given.model,
-            Training(
-                shape=read_model(given.model),
-                batch=given.batch,
-                seq=given.seq,
-                method=given.method,
-                precision=SHORT.get(given.precision, given.precision),
-                optimizer=given.optimizer,
-                attention=given.attention,
-                checkpointing=given.checkpointing,
-                rank=given.rank,
-                targets=targets,
-                quantization=given.quantization,
-                accumulation=given.accumulation,
-            ),
-            gpu(given.gpu) if given.gpu else None,
-            given.headroom,
-            given.mfu,
-            given.steps,
-        )
+        result = estimate(given)
         text = json.dumps(as_data(result), indent=2) if given.json else as_text(result)
     except ValueError as error:
         sys.stderr.write(f"estimate: {error}\n")
         return BAD_INPUT
     sys.stdout.write(text + "\n")
-    return DOES_NOT_FIT if given.check and result.fits is False else ESTIMATED
+    if given.check and result.device is not None and not result.device.fits(result.memory):
+        return DOES_NOT_FIT
+    return ESTIMATED
 
 
 if __name__ == "__main__":

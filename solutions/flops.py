@@ -148,3 +148,17 @@ def decode_flops(shape: Shape, batch: int, context: int) -> float:
     scores = 4 * shape.heads * shape.head_dim * pairs
     layers = [*attention_layers(shape), *mlp_layers(shape), head_layer(shape)]
     return batch * (linear_flops(layers, 1) + scores)
+
+
+def generation_flops(shape: Shape, batch: int, prompt: int, new_tokens: int) -> float:
+    """Operations of reading a prompt and generating `new_tokens` tokens, one by one.
+
+    The prefill gives the first; each other one is a decoding step. A step at a context of c tokens
+    costs what row c of a causal pass does, so all of them are the difference of two passes.
+    """
+    require_whole(batch=batch, prompt=prompt)
+    require_whole(at_least=0, new_tokens=new_tokens)
+    last = prompt + max(new_tokens, 1) - 1
+    steps = forward_flops(shape, batch, last, "useful")
+    steps -= forward_flops(shape, batch, prompt, "useful")
+    return prefill_flops(shape, batch, prompt) + steps

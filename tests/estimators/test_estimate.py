@@ -12,8 +12,10 @@ import pytest
 
 from gradelib.shapes import Shape
 from solutions.estimate import main
-from solutions.flops import adapter_flops, training_flops
+from solutions.flops import adapter_flops, decode_flops, prefill_flops, training_flops
 from solutions.hardware import gpu
+from solutions.inference_memory import Inference, inference_memory
+from solutions.shapes import model_shape
 from solutions.training_memory import Training, training_memory
 
 QLORA = ["gemma3-4b", "--method", "qlora", "--optimizer", "adamw8bit", "--checkpointing"]
@@ -27,7 +29,7 @@ def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 def test_the_parts_are_those_of_the_estimators(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = data(capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--steps", "100", "--mfu", "0.25")
+    printed = data(capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--count", "100", "--mfu", "0.25")
     shape = Shape.gemma3("4b")
     memory = training_memory(
         Training(
@@ -43,14 +45,34 @@ def test_the_parts_are_those_of_the_estimators(capsys: pytest.CaptureFixture[str
     flops = training_flops(shape, 1, 1024, "qlora", checkpointing=True)
     flops += adapter_flops(shape, 1, 1024, 8, "all-linear", checkpointing=True)
     assert printed["parameters"] == 3_880_099_328
-    assert printed["trained_parameters"] == 14_901_248
+    assert printed["settings"]["trained_parameters"] == 14_901_248
     assert printed["memory"]["total_bytes"] == memory.total_bytes
     assert printed["memory"]["moments"] == memory.by_moment()
-    assert printed["step_flops"] == flops
+    assert printed["flops"] == flops
     assert printed["gpu"]["seconds"] == pytest.approx(100 * flops / (0.25 * 121e12))
     assert printed["gpu"]["energy_kwh"] == pytest.approx(printed["gpu"]["seconds"] * 72 / 3.6e6)
     assert printed["gpu"]["usable_bytes"] == gpu("l4").usable_bytes
     assert printed["gpu"]["fits"] is True
+
+
+def test_generating_takes_a_prefill_and_one_read_of_the_weights_a_token(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["gpt2", "--method", "inference", "--precision", "fp16", "--seq", "64"]
+    printed = data(capsys, *arguments, "--new-tokens", "33", "--gpu", "l4", "--mfu", "0.5")
+    shape = model_shape("gpt2")
+    memory = inference_memory(
+        Inference(shape=shape, batch=1, prompt=64, new_tokens=33, dtype="float16")
+    )
+    prefill = prefill_flops(shape, 1, 64)
+    decode = sum(decode_flops(shape, 1, context) for context in range(65, 97))
+    assert printed["flops"] == prefill + decode
+    assert printed["memory"]["total_bytes"] == memory.total_bytes
+    # 124,439,808 parameters of 2 bytes over 300 GB/s, for each token but the first.
+    reading = 32 * 124_439_808 * 2 / 300e9
+    assert printed["gpu"]["seconds"] == pytest.approx(prefill / (0.5 * 121e12) + reading)
+    alone = data(capsys, *arguments, "--new-tokens", "1", "--gpu", "l4", "--mfu", "0.5")
+    assert alone["gpu"]["seconds"] == pytest.approx(prefill / (0.5 * 121e12))
 
 
 def test_the_moments_of_the_printed_memory_add_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,8 +83,8 @@ def test_the_moments_of_the_printed_memory_add_up(capsys: pytest.CaptureFixture[
 
 
 def test_accumulation_multiplies_the_work_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    once = data(capsys, *QLORA)["step_flops"]
-    assert data(capsys, *QLORA, "--accumulation", "8")["step_flops"] == 8 * once
+    once = data(capsys, *QLORA)["flops"]
+    assert data(capsys, *QLORA, "--accumulation", "8")["flops"] == 8 * once
 
 
 @pytest.mark.parametrize(("short", "long"), [("bf16", "bfloat16"), ("fp16-mixed", "float16-mixed")])
@@ -125,7 +147,11 @@ def test_what_cannot_be_known_is_warned_of(
         (["gpt2", "--method", "lora", "--rank", "10000"], "r must be at most"),
         (["gpt2", "--gpu", "t4", "--mfu", "30"], "fraction"),
         (["gpt2", "--gpu", "t4", "--headroom", "1"], "headroom"),
-        (["gpt2", "--steps", "0"], "steps must be"),
+        (["gpt2", "--count", "0"], "steps must be"),
+        (["gpt2", "--quantization", "nf4"], "--quantization is for qlora"),
+        (["gpt2", "--method", "inference", "--precision", "bf16-mixed"], "unknown dtype"),
+        (["gpt2", "--method", "inference", "--count", "0"], "generations must be"),
+        (["gpt2", "--method", "inference", "--new-tokens", "-1"], "new_tokens must be"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

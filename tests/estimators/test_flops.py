@@ -172,6 +172,16 @@ def test_generating_token_by_token_costs_what_a_causal_pass_does(shape: Shape, s
     assert one_by_one == flops.forward_flops(shape, 1, seq, count="useful")
 
 
+@given(shapes(), st.integers(1, 3), st.integers(1, 200), st.integers(0, 100))
+def test_a_generation_is_a_prefill_and_its_decoding_steps(
+    shape: Shape, batch: int, prompt: int, new_tokens: int
+) -> None:
+    contexts = range(prompt + 1, prompt + new_tokens)
+    steps = sum(flops.decode_flops(shape, batch, context) for context in contexts)
+    expected = flops.prefill_flops(shape, batch, prompt) + steps
+    assert flops.generation_flops(shape, batch, prompt, new_tokens) == expected
+
+
 @given(shapes(), st.integers(1, 512))
 def test_training_costs_more_with_weights_to_train_and_with_recomputation(
     shape: Shape, seq: int
@@ -204,6 +214,8 @@ def test_prefill_makes_the_logits_of_the_last_token_alone() -> None:
         (flops.adapter_flops, (1, 8, 8, ["c_attn"]), "q_proj, k_proj"),
         (flops.decode_flops, (1, 0), "context must be"),
         (flops.prefill_flops, (0, 8), "batch must be"),
+        (flops.generation_flops, (1, 0, 8), "prompt must be"),
+        (flops.generation_flops, (1, 8, -1), "new_tokens must be"),
     ],
 )
 def test_sizes_below_one_and_unknown_names_are_errors(

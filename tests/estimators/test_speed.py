@@ -7,7 +7,7 @@ import sys
 import timeit
 
 from gradelib.shapes import Shape
-from solutions.estimate import as_data, estimate
+from solutions.estimate import Device, as_data, estimate_training
 from solutions.hardware import gpu
 from solutions.training_memory import Training
 
@@ -34,6 +34,6 @@ def test_one_estimate_takes_less_than_a_millisecond() -> None:
     training = Training(shape=Shape.gemma3("4b"), batch=1, seq=1024, method="qlora")
 
     def once() -> None:
-        as_data(estimate("gemma3-4b", training, gpu("t4")))
+        as_data(estimate_training("gemma3-4b", training, Device(gpu("t4"))))
 
     assert min(timeit.repeat(once, number=20, repeat=5)) / 20 < 1e-3
