@@ -1,9 +1,13 @@
-"""The estimators start at once, without torch, and answer in well under a millisecond."""
+"""The estimators start at once, without torch, and answer in well under a millisecond.
+
+Times are of the processor, so that what else the machine does is not measured.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import timeit
 
 from gradelib.shapes import Shape
@@ -14,10 +18,10 @@ from solutions.training_memory import Training
 
 def test_importing_every_estimator_takes_a_fifth_of_a_second_and_no_heavy_package() -> None:
     code = (
-        "import sys, time; start = time.perf_counter(); "
+        "import sys, time; start = time.process_time(); "
         "from solutions import communication, estimate, hardware, shapes; "
         "shapes.model_shape('llama3.2-1b'); hardware.gpu('t4'); "
-        "took = time.perf_counter() - start; "
+        "took = time.process_time() - start; "
         "heavy = {'torch', 'numpy', 'transformers', 'yaml', 'rich'} & set(sys.modules); "
         "print(took, sorted(heavy))"
     )
@@ -36,4 +40,4 @@ def test_one_estimate_takes_less_than_a_millisecond() -> None:
     def once() -> None:
         as_data(estimate_training("gemma3-4b", training, Device(gpu("t4"))))
 
-    assert min(timeit.repeat(once, number=20, repeat=5)) / 20 < 1e-3
+    assert min(timeit.repeat(once, timer=time.process_time, number=20, repeat=5)) / 20 < 1e-3
