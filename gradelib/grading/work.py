@@ -13,6 +13,14 @@ from typing import Protocol
 
 from gradelib.judging import Answer
 
+IMAGE = "docker.io/library/python:3.12-slim"
+# What to import before the fork, by what an exercise requires. PyTorch imports `torch._dynamo` with
+# the first optimizer, transformers a model's module with its first use: seconds each.
+PRELOAD = {
+    "pure": (),
+    "torch": ("torch", "torch._dynamo", "transformers.models.gemma3.modeling_gemma3", "peft"),
+}
+
 
 @dataclass(frozen=True)
 class Work:
@@ -64,7 +72,7 @@ class Isolation(Protocol):
 
     @property
     def name(self) -> str:
-        """`"bubblewrap"`, `"podman"`, `"docker"` or `"none"`, for reports."""
+        """Which one it is, for reports: `"bubblewrap"`, `"podman"`, `"docker"`, `"none"`."""
 
     @property
     def warning(self) -> str | None:
@@ -83,16 +91,22 @@ def isolation(
     *,
     preload: tuple[str, ...] = (),
     limits: Limits | None = None,
+    hide: tuple[str, ...] = ("solutions",),
+    image: str = IMAGE,
 ) -> Isolation:
     """Where learner code runs: by name, or the best that works here.
 
     name: "bubblewrap", "podman", "docker", "none", or None for the first of these that works;
         None never means "none".
-    preload: modules that the server imports once, before it forks an answer process per submission.
+    preload: modules that are imported once, before an answer process is forked per submission; see
+        `PRELOAD`.
+    hide: packages that learner code must not see, should they be installed beside the others.
+    image: what a container runs.
 
     Raises ValueError for an unknown name, and IsolationError, with what to install, when it does
     not work.
     """
     from gradelib.grading.sandbox import choose
+    from gradelib.grading.sandbox.server import Options
 
-    return choose(name, preload, limits or Limits())
+    return choose(name, Options(preload, limits or Limits(), hide), image)

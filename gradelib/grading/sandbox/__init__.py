@@ -5,28 +5,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gradelib.grading.sandbox.places import Bubblewrap, Unisolated
-from gradelib.grading.work import Isolation, IsolationError, Limits, Work
+from gradelib.grading.sandbox.server import Options
+from gradelib.grading.sandbox.single import BubblewrapEach, Container
+from gradelib.grading.work import Isolation, IsolationError, Work
 
 _INSTALL = (
     "To run learner code apart from everything else, install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; "
     "Fedora: `dnf install bubblewrap`), or podman or docker (macOS, Windows). To run it without any isolation, which "
     "lets it read and change your files, ask for `none` by name."
 )
-_PLACES = {"bubblewrap": Bubblewrap, "none": Unisolated}
+NAMES = ("bubblewrap", "podman", "docker", "none")
 
 
-def choose(name: str | None, preload: tuple[str, ...], limits: Limits) -> Isolation:
+def choose(name: str | None, options: Options, image: str) -> Isolation:
     """The isolation of that name, or the best that works here; see `work.isolation`."""
-    if name is not None and name not in _PLACES:
-        raise ValueError(f"isolation {name!r} is not one of {', '.join(_PLACES)}")
+    if name is not None and name not in NAMES:
+        raise ValueError(f"isolation {name!r} is not one of {', '.join(NAMES)}")
+    makers: dict[str, list[Callable[[], Isolation]]] = {
+        "bubblewrap": [lambda: Bubblewrap(options), lambda: BubblewrapEach(options)],
+        "podman": [lambda: Container("podman", options, image)],
+        "docker": [lambda: Container("docker", options, image)],
+        "none": [lambda: Unisolated(options)],
+    }
     reasons = []
-    for each in [name] if name is not None else [known for known in _PLACES if known != "none"]:
-        place = _PLACES[each](preload, limits)
-        try:
-            with place.open(Work((), (), {})):
-                return place
-        except IsolationError as error:
-            place.close()
-            reasons.append(f"{each}: {error}")
+    for each in NAMES[:-1] if name is None else [name]:
+        for make in makers[each]:
+            place = make()
+            try:
+                with place.open(Work((), (), {})):
+                    return place
+            except IsolationError as error:
+                place.close()
+                reasons.append(f"{place.name}: {error}")
     raise IsolationError(f"{'; '.join(reasons)}. {_INSTALL}")

@@ -9,17 +9,21 @@ lifeline closes, the answer process and everything it started are killed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import socket
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,15 +41,31 @@ STOPPED, OUT_OF_TIME, OUT_OF_MEMORY = "stopped", "out of time", "out of memory"
 # Static copies of these stand in for /proc, which libraries read to learn about the machine.
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "version")
 _WATCH_SECONDS = 0.1
+_EXIT_STATUS = {OUT_OF_TIME: 101, OUT_OF_MEMORY: 102} | {
+    f"signal {number}": 128 + number for number in range(1, 65)
+}
+
+
+class Apart(StrEnum):
+    """What keeps an answer process apart: namespaces of its own, something around its server, or
+    nothing."""
+
+    OWN = "own"
+    AROUND = "around"
+    NOT = "not"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the server treats its answer processes. `apart`: in namespaces of their own."""
+    """What a server loads, and what each of its answer processes may use.
 
-    apart: bool
-    preload: tuple[str, ...]
-    limits: Limits
+    preload: modules that are imported before the fork.
+    hide: packages whose folders are covered, should they lie in view.
+    """
+
+    preload: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    hide: tuple[str, ...] = ("solutions",)
 
     def to_json(self) -> str:
         """As an argument of the server's command line."""
@@ -55,24 +75,14 @@ class Options:
     def from_json(cls, text: str) -> Options:
         """Read `to_json`'s form."""
         data = json.loads(text)
-        return cls(data["apart"], tuple(data["preload"]), Limits(**data["limits"]))
+        return cls(tuple(data["preload"]), Limits(**data["limits"]), tuple(data["hide"]))
 
 
-def main(control_fd: int, options_json: str) -> None:
-    """Serve until the judge closes the control socket."""
-    options = Options.from_json(options_json)
+def main(control_fd: int, options_json: str, apart: str) -> None:
+    """Serve until the judge closes the control socket. `apart` is a value of `Apart`."""
+    options, how = Options.from_json(options_json), Apart(apart)
     control = socket.socket(fileno=control_fd)
-    if options.apart:
-        linux.set_dumpable(False)
-        if linux.is_real_root():
-            linux.become_nobody()
-    for module in options.preload:
-        importlib.import_module(module)
-    _refuse_threads()
-    proc_files = {name: Path("/proc", name).read_bytes() for name in _PROC_FILES if options.apart}
-    # What is loaded stays: do not let the collector write to its pages in every child.
-    gc.collect()
-    gc.freeze()
+    _prepare(options, how)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control.sendall(READY)
     while True:
@@ -81,40 +91,72 @@ def main(control_fd: int, options_json: str) -> None:
             return
         if os.fork() == 0:
             control.close()
-            _supervise(descriptors[0], descriptors[1], options, proc_files)
+            _supervise(descriptors[0], descriptors[1], options.limits, how)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _refuse_threads() -> None:
-    """A fork copies one thread alone; locks that others hold would stay locked in the child."""
+def single(options_json: str) -> NoReturn:
+    """Serve one answer process, its wire on standard input and output. Something else has put this
+    one apart, and kills it: its own bubblewrap, a container. Its exit status says how it ended."""
+    options = Options.from_json(options_json)
+    _prepare(options, Apart.AROUND)
+    memory = MemoryWatch(options.limits.memory_bytes)
+    process = os.fork()
+    if process == 0:
+        _answer_process(0, 1, "/tmp", options.limits, Apart.AROUND)
+    while True:
+        pid, status, usage = os.wait4(process, os.WNOHANG)
+        if pid == process:
+            os._exit(_EXIT_STATUS.get(_ending(status, usage, options.limits), 1))
+        if memory.exceeded(process):
+            os._exit(_EXIT_STATUS[OUT_OF_MEMORY])
+        time.sleep(_WATCH_SECONDS)
+
+
+def ending_of(exit_status: int) -> str:
+    """How an answer process ended, from the exit status of `single`."""
+    named = {number: ended for ended, number in _EXIT_STATUS.items()}
+    return named.get(exit_status, f"exit {exit_status}")
+
+
+def _prepare(options: Options, how: Apart) -> None:
+    """Become nobody, import the modules, and be ready to fork."""
+    if how is not Apart.NOT:
+        linux.set_dumpable(False)
+        if linux.is_real_root():
+            linux.become_nobody()
+    for module in options.preload:
+        importlib.import_module(module)
     tasks = Path("/proc/self/task")
-    if tasks.is_dir() and (count := len(list(tasks.iterdir()))) > 1:
+    if tasks.is_dir() and (threads := len(list(tasks.iterdir())) - 1):
+        # A fork copies one thread alone; a lock that another holds would stay locked.
         raise RuntimeError(
-            f"the preloaded modules started {count - 1} threads; they cannot be forked"
+            f"the preloaded modules started {threads} threads; they cannot be forked"
         )
+    # What is loaded stays: do not let the collector write to its pages in every child.
+    gc.collect()
+    gc.freeze()
 
 
-def _supervise(
-    wire_fd: int, lifeline_fd: int, options: Options, proc_files: dict[str, bytes]
-) -> NoReturn:
+def _supervise(wire_fd: int, lifeline_fd: int, limits: Limits, how: Apart) -> NoReturn:
     """Between the server and one answer process: start it, watch it, say how it ended."""
     lifeline = socket.socket(fileno=lifeline_fd)
+    scratch = "/tmp"
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if options.apart:
-            scratch = "/tmp"
+        if how is Apart.OWN:
             linux.new_namespaces()
         else:
             scratch = tempfile.mkdtemp(prefix="one-gpu-")
-        memory = MemoryWatch(options.limits.memory_bytes) if options.apart else None
+        memory = MemoryWatch(limits.memory_bytes) if how is Apart.OWN else None
         process = os.fork()
         if process == 0:
             lifeline.close()
-            _answer_process(wire_fd, scratch, options, proc_files)
+            _answer_process(wire_fd, wire_fd, scratch, limits, how)
         os.close(wire_fd)
-        ended = _watch(process, lifeline, options, memory)
-        if not options.apart:
+        ended = _watch(process, lifeline, limits, how, memory)
+        if how is Apart.NOT:
             shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(OSError):
             lifeline.sendall(ended.encode("ascii"))
@@ -124,7 +166,7 @@ def _supervise(
 
 
 def _watch(
-    process: int, lifeline: socket.socket, options: Options, memory: MemoryWatch | None
+    process: int, lifeline: socket.socket, limits: Limits, how: Apart, memory: MemoryWatch | None
 ) -> str:
     """Wait for the answer process's end, and bring it about when the judge hangs up or memory runs
     out. How it ended, in words for the judge."""
@@ -136,49 +178,11 @@ def _watch(
         poll.poll(_WATCH_SECONDS * 1000)
         pid, status, usage = os.wait4(process, os.WNOHANG)
         if pid == process:
-            break
+            return _ending(status, usage, limits)
         if _hung_up(lifeline):
-            return _killed(process, options, STOPPED)
+            return _killed(process, how, STOPPED)
         if memory is not None and memory.exceeded(process):
-            return _killed(process, options, OUT_OF_MEMORY)
-    if usage.ru_utime + usage.ru_stime >= options.limits.total_seconds:
-        return OUT_OF_TIME
-    code = os.waitstatus_to_exitcode(status)
-    return f"exit {code}" if code >= 0 else f"signal {-code}"
-
-
-class MemoryWatch:
-    """The memory of a process and its descendants together, which no resource limit bounds."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        # Held open: the answer process covers /proc, in the mount namespace that both are in.
-        self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-        # A fork starts with the pages that the server had loaded; they cost nothing.
-        self._shared_bytes = self._status(os.getpid())["RssAnon"]
-
-    def exceeded(self, process: int) -> bool:
-        """Whether the process and its descendants hold more than the limit."""
-        family, used = {process}, 0
-        # By process id: a parent mostly comes before its children, and the next look gets the rest.
-        names = os.listdir(self._proc)  # noqa: PTH208 - a descriptor has no path
-        for pid in sorted(int(name) for name in names if name.isdigit()):
-            with contextlib.suppress(OSError, KeyError):
-                status = self._status(pid)
-                if pid == process or status["PPid"] in family:
-                    family.add(pid)
-                    used += max(0, status["RssAnon"] - self._shared_bytes) + status["RssShmem"]
-        return used > self._limit_bytes
-
-    def _status(self, pid: int) -> dict[str, int]:
-        descriptor = os.open(f"{pid}/status", os.O_RDONLY, dir_fd=self._proc)
-        try:
-            lines = os.read(descriptor, 8192).decode("ascii", "replace").splitlines()
-        finally:
-            os.close(descriptor)
-        found = dict(line.split(":", 1) for line in lines if ":" in line)
-        in_bytes = {name: int(found[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem")}
-        return {"PPid": int(found["PPid"]), **in_bytes}
+            return _killed(process, how, OUT_OF_MEMORY)
 
 
 def _hung_up(lifeline: socket.socket) -> bool:
@@ -190,46 +194,87 @@ def _hung_up(lifeline: socket.socket) -> bool:
         return True
 
 
-def _killed(process: int, options: Options, why: str) -> str:
+def _ending(status: int, usage: resource.struct_rusage, limits: Limits) -> str:
+    if usage.ru_utime + usage.ru_stime >= limits.total_seconds:
+        return OUT_OF_TIME
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit {code}" if code >= 0 else f"signal {-code}"
+
+
+def _killed(process: int, how: Apart, why: str) -> str:
     # The answer process is the first of its PID namespace: all others in it end with it.
+    kill = os.kill if how is Apart.OWN else os.killpg
     with contextlib.suppress(ProcessLookupError):
-        if options.apart:
-            os.kill(process, signal.SIGKILL)
-        else:
-            os.killpg(process, signal.SIGKILL)
+        kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     return why
 
 
+class MemoryWatch:
+    """The memory of a process and its descendants together, which no resource limit bounds."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        # Held open: the answer process covers /proc, in the mount namespace that both are in.
+        self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        # A fork starts with the pages that the server had loaded; they cost nothing.
+        self._shared_bytes = self._look(os.getpid())[1]
+
+    def exceeded(self, process: int) -> bool:
+        """Whether the process and its descendants hold more than the limit."""
+        names = os.listdir(self._proc)  # noqa: PTH208 - a descriptor has no path
+        seen: dict[int, tuple[int, int]] = {}
+        for pid in (int(name) for name in names if name.isdigit()):
+            with contextlib.suppress(OSError, KeyError, ValueError):  # it may end meanwhile
+                seen[pid] = self._look(pid)
+        family, grown = {process}, True
+        while grown:
+            children = {pid for pid, (parent, _) in seen.items() if parent in family}
+            grown = not children <= family
+            family |= children
+        used = (max(0, seen[pid][1] - self._shared_bytes) for pid in family if pid in seen)
+        return sum(used) > self._limit_bytes
+
+    def _look(self, pid: int) -> tuple[int, int]:
+        """A process's parent, and its memory in bytes, without files that it has mapped."""
+        descriptor = os.open(f"{pid}/status", os.O_RDONLY, dir_fd=self._proc)
+        try:
+            text = os.read(descriptor, 8192).decode("ascii", "replace")
+        finally:
+            os.close(descriptor)
+        found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        kibibytes = sum(int(found[name].split()[0]) for name in ("RssAnon", "RssShmem"))
+        return int(found["PPid"]), kibibytes * 1024
+
+
 def _answer_process(
-    wire_fd: int, scratch: str, options: Options, proc_files: dict[str, bytes]
+    read_fd: int, write_fd: int, scratch: str, limits: Limits, how: Apart
 ) -> NoReturn:
     """Become an answer process: give everything up but the wire, then serve it."""
-    wire = _only_wire(wire_fd)
+    end = ChildEnd(*_only_wire(read_fd, write_fd))
     try:
         os.setsid()
         if LINUX:
             linux.die_with_parent()
             linux.first_to_go()
-        if options.apart:
+            linux.set_limits(limits)
+        if how is Apart.OWN:
             linux.private_mounts()
-            linux.mount_tmpfs("/tmp", options.limits.scratch_bytes)
-            linux.mount_tmpfs("/dev/shm", options.limits.scratch_bytes)
+            linux.mount_tmpfs("/tmp", limits.scratch_bytes)
+            linux.mount_tmpfs("/dev/shm", limits.scratch_bytes)
             linux.loopback_up()
-        os.chdir(scratch)
-        if LINUX:
-            linux.set_limits(options.limits)
-        if options.apart:
-            # From here on the process sees nothing of others, and cannot ask for it back.
-            _cover("/proc", proc_files)
+            # From here on the process sees nothing of others.
+            _cover("/proc", {name: Path("/proc", name).read_bytes() for name in _PROC_FILES})
             _cover("/dev/pts", {})
+        if how is not Apart.NOT:
             linux.drop_capabilities()
             system_calls.filter_system_calls()
+        os.chdir(scratch)
     except OSError as error:
-        _refuse(wire, error)
+        end.send({"refused": str(error)})
         os._exit(0)
     try:
-        child.serve(ChildEnd(wire, wire))
+        child.serve(end)
     finally:
         os._exit(0)
 
@@ -241,14 +286,15 @@ def _cover(folder: str, files: dict[str, bytes]) -> None:
     linux.make_read_only(folder)
 
 
-def _only_wire(wire_fd: int) -> int:
+def _only_wire(read_fd: int, write_fd: int) -> tuple[int, int]:
     """Close every descriptor but the wire; standard input is empty and output goes nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    os.dup2(wire_fd, 3)
-    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-    return 3
+    # By way of high numbers, so that none is overwritten before it is copied.
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (nowhere, read_fd, write_fd)]
+    for number, each in ((0, 0), (1, 0), (2, 0), (3, 1), (4, 2)):
+        os.dup2(high[each], number)
+    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
+    return 3, 4
 
 
 def _refuse(wire_fd: int, error: OSError) -> None:

@@ -22,6 +22,7 @@ from gradelib.judging import Answer
 from gradelib.outcomes import Kind, Outcome
 
 START_SECONDS = 30.0
+_DYING_SECONDS = 1.0
 _SIGNALS = {
     4: "illegal instruction",
     6: "abort",
@@ -36,10 +37,11 @@ class AnswerProcess(Protocol):
     """A process that has given everything up but its wire, and is about to load learner code."""
 
     wire: Wire
+    start_seconds: float
 
-    def end(self) -> str:
+    def end(self, patience_seconds: float = 0.0) -> str:
         """Kill it, with everything it started; how it had ended: "exit N", "signal N" or one of
-        `server`'s words."""
+        `server`'s words. It may take `patience_seconds` to end by itself."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,10 @@ class Session(Mapping[str, Answer]):
         process = self._start()
         try:
             # The first message comes before any learner code: it can be believed.
-            first = process.wire.receive(time.monotonic() + START_SECONDS)
+            first = process.wire.receive(time.monotonic() + process.start_seconds)
         except (TimeoutError, ClosedError, plain.WireError) as error:
-            raise IsolationError(
-                f"the answer process did not start ({process.end() or type(error).__name__})"
-            ) from error
+            how = process.end(_DYING_SECONDS) or "it said nothing"
+            raise IsolationError(f"the answer process did not start: {how}") from error
         if "refused" in first:
             process.end()
             raise IsolationError(f"the answer process could not be put apart: {first['refused']}")
@@ -209,7 +210,8 @@ class Session(Mapping[str, Answer]):
     def _lose(self, error: Exception, seconds: float) -> Outcome:
         """End the process, and say why it was lost."""
         assert self._process is not None
-        how = self._process.end()
+        # A closed wire: it is about to end by itself, and how is worth knowing.
+        how = self._process.end(_DYING_SECONDS if isinstance(error, ClosedError) else 0.0)
         self._process = None
         if isinstance(error, TimeoutError) or how == OUT_OF_TIME:
             late = time.monotonic() >= self._end or how == OUT_OF_TIME

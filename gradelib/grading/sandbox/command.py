@@ -1,0 +1,129 @@
+"""Command lines that start Python for learner code: what it sees of the machine, and what it imports
+from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import gradelib
+from gradelib.grading.sandbox.server import Options
+from gradelib.grading.work import IsolationError
+
+# Importing torch, transformers and peft on a busy machine with cold disks.
+PRELOAD_SECONDS = 180.0
+GRADELIB = Path(gradelib.__file__).resolve().parent
+INSIDE = "/opt/one-gpu"
+_KERNEL = (5, 14)
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "USER": "learner",
+    "LOGNAME": "learner",
+    # One thread per submission: submissions run side by side, and threads do not survive a fork.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def boot_arguments(
+    call: str, options: Options, library: str, packages: Sequence[Path | str]
+) -> list[str]:
+    """Arguments with which Python calls a function of `server`, importing from the standard
+    library, `library` and `packages` alone."""
+    program = (
+        "import sys; sys.path[:0] = [sys.argv[2]]; sys.path += sys.argv[3:]; "
+        f"from gradelib.grading.sandbox import server; {call}"
+    )
+    arguments = [options.to_json(), library, *map(str, packages)]
+    return ["-I", "-S", "-X", "utf8", "-c", program, *arguments]
+
+
+def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list[str]:
+    """Python inside bubblewrap, with the system, Python and packages in view, read-only, and
+    nothing else. Raises IsolationError where it cannot work.
+
+    each: the answer process itself, which then gets its scratch folders and ends with its judge.
+    """
+    bubblewrap = shutil.which("bwrap")
+    if sys.platform != "linux":
+        raise IsolationError("bubblewrap is for Linux")
+    if bubblewrap is None:
+        raise IsolationError(
+            "bubblewrap is not installed (Debian, Ubuntu: `apt install bubblewrap`)"
+        )
+    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if release < _KERNEL:
+        # Before, the limit on processes counted those of the whole account.
+        needed, here = (".".join(map(str, version)) for version in (_KERNEL, release))
+        raise IsolationError(f"Linux {needed} or newer is needed, this is {here}")
+    command = [bubblewrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    command += ["--unshare-cgroup-try", "--new-session", "--hostname", "sandbox"]
+    if os.getuid() == 0:
+        # Enough to become another user, which the server does first.
+        command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    for folder in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin"):
+        path = Path(folder)
+        if path.is_symlink():
+            command += ["--symlink", str(path.readlink()), folder]
+        elif path.is_dir():
+            command += ["--ro-bind", folder, folder]
+    for linker_file in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
+        if Path(linker_file).exists():
+            command += _shown(Path(linker_file), Path(linker_file))
+    shown = [Path("/usr"), Path(sys.base_prefix).resolve(), *package_folders()]
+    for needed_folder in shown[1:]:
+        if not needed_folder.is_relative_to("/usr"):
+            command += _shown(needed_folder, needed_folder)
+    command += _shown(GRADELIB, Path(INSIDE, "gradelib"))
+    for hidden in _places_of(options.hide):
+        if any(hidden.is_relative_to(root) for root in shown):
+            command += ["--tmpfs", str(hidden)]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    size = ["--size", str(options.limits.scratch_bytes)] if each else []
+    command += [*size, "--tmpfs", "/tmp", "--chdir", "/tmp"]
+    command += ["--die-with-parent", *size, "--tmpfs", "/dev/shm"] if each else []
+    command += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    # The interpreter itself, without the virtual environment around it.
+    return [*command, str(Path(sys.executable).resolve()), *boot]
+
+
+def _shown(folder: Path, at: Path) -> list[str]:
+    # Bubblewrap makes missing parents for its own user alone, unless told to make them.
+    parents = [str(parent) for parent in reversed(at.parents) if parent != Path("/")]
+    made = [argument for parent in parents for argument in ("--dir", parent)]
+    return [*made, "--ro-bind", str(folder), str(at)]
+
+
+def package_folders() -> list[Path]:
+    """The folders of installed packages that this Python imports from, without any checkout."""
+    known = {Path(folder).resolve() for folder in site.getsitepackages()}
+    if site.ENABLE_USER_SITE:
+        known.add(Path(site.getusersitepackages()).resolve())
+    folders: list[Path] = []
+    for entry in sys.path:
+        path = Path(entry).resolve()
+        installed = path in known or path.name in ("site-packages", "dist-packages")
+        if entry and installed and path.is_dir() and path not in folders:
+            folders.append(path)
+    return folders
+
+
+def _places_of(packages: Sequence[str]) -> list[Path]:
+    """Where packages of these names lie."""
+    specs = [find_spec(name) for name in packages]
+    found = [place for spec in specs if spec for place in spec.submodule_search_locations or ()]
+    return [Path(place).resolve() for place in found]
