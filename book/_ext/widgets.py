@@ -7,6 +7,7 @@ the scripts draw, come from the same Python that grades the exercises. Looks and
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -89,9 +90,144 @@ def _formats_fallback() -> str:
     return html_table("Floating-point formats", header, rows)
 
 
+# Architectures whose activations the estimators follow operation by operation: Gemma 3, Llama and its like, GPT-2.
+LEDGER_MODELS = (
+    *("gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"),
+    *("llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "llama3.1-70b"),
+    *(
+        "qwen3-0.6b",
+        "qwen3-4b",
+        "qwen3-8b",
+        "mistral-7b-v0.3",
+        "smollm2-135m",
+        "smollm2-1.7b",
+        "gpt2",
+    ),
+)
+
+# One card for each size of memory that people rent or own.
+LEDGER_GPUS = ("rtx3060", "t4", "l4", "a100-40gb", "a100-80gb", "h200-sxm")
+
+
+def memory_data() -> dict[str, Any]:
+    """Shapes, sizes, formats and constants from which the ledger works out a training step."""
+    from dataclasses import asdict
+
+    from solutions import optimizers, training_memory
+    from solutions.hardware import gpu
+    from solutions.logits import LOSS_TENSORS
+    from solutions.precision import METHODS, PRECISIONS, formats
+
+    cards = [gpu(name) for name in LEDGER_GPUS]
+    return {
+        "models": {name: _model_data(name) for name in LEDGER_MODELS},
+        "formats": {m: {p: asdict(formats(m, p)) for p in PRECISIONS} for m in METHODS},
+        "optimizers": optimizers.OPTIMIZERS,
+        "gpus": [
+            {"title": _short_title(card.title), "bytes": card.usable_bytes or card.capacity_bytes}
+            for card in sorted(cards, key=lambda card: card.capacity_bytes)
+        ],
+        "left_out": training_memory.LEFT_OUT,
+        "constants": {
+            "value_bytes": {"float32": 4, "float16": 2, "bfloat16": 2},
+            "loss_tensors": LOSS_TENSORS,
+            "state_block": optimizers.STATE_BLOCK,
+            "min_8bit_values": optimizers.MIN_8BIT_VALUES,
+            "code_tables_bytes": optimizers.CODE_TABLES_BYTES,
+            "cublas_workspace_bytes": training_memory.CUBLAS_WORKSPACE_BYTES,
+            "cuda_context_bytes": training_memory.CUDA_CONTEXT_BYTES,
+        },
+    }
+
+
+def _short_title(title: str) -> str:
+    """`NVIDIA GeForce RTX 3060 12 GB` as `RTX 3060 12 GB`."""
+    return re.sub(r"^NVIDIA (GeForce )?| SXM\b", "", title)
+
+
+def _model_data(name: str) -> dict[str, Any]:
+    from solutions.layers import linear_layers
+    from solutions.parameters import parameter_count
+    from solutions.quantization import SCHEMES, kept_weights, quantized_bytes
+    from solutions.shapes import GEMMA3, model_shape, published_configs
+    from solutions.tensors import model_tensors
+
+    shape = model_shape(name)
+    layers = linear_layers(shape)
+    hub = published_configs()[name]["hub"].split("/")[1] if name not in GEMMA3 else ""
+    fields = (
+        "vocab",
+        "hidden",
+        "intermediate",
+        "layers",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "tied",
+        "gated",
+    )
+    fields += ("norms_per_layer", "qk_norm", "norm_bias", "learned_positions", "sliding_window")
+    return {
+        "title": hub or f"Gemma 3 {GEMMA3[name].upper()}",
+        **{field: getattr(shape, field) for field in (*fields, "global_layers", "local_layers")},
+        "parameters": parameter_count(shape),
+        "kept_weights": kept_weights(shape),
+        "quantized_bytes": {scheme: quantized_bytes(shape, scheme) for scheme in SCHEMES},
+        "linear": [(layer.inputs, layer.outputs, layer.count) for layer in layers],
+        "linear_weights": sum(layer.weights for layer in layers),
+        "largest_linear": max(layer.inputs * layer.outputs for layer in layers),
+        "tensors": model_tensors(shape),
+    }
+
+
+def _ledger_fallback() -> str:
+    from solutions.shapes import model_shape
+    from solutions.training_memory import Training, training_memory
+
+    settings: dict[str, dict[str, Any]] = {
+        "Full fine-tuning": {},
+        "LoRA": {"method": "lora"},
+        "QLoRA": {"method": "qlora", "quantization": "nf4-dq"},
+        "QLoRA, checkpointing": {
+            "method": "qlora",
+            "quantization": "nf4-dq",
+            "checkpointing": True,
+        },
+    }
+    rows = []
+    for title, fields in settings.items():
+        memory = training_memory(
+            Training(shape=model_shape("gemma3-4b"), batch=1, seq=1024, **fields)
+        )
+        always = sum(part.bytes for part in memory.always)
+        rows.append(
+            (
+                title,
+                _gib(always),
+                memory.peak.name,
+                _gib(memory.peak.bytes),
+                _gib(memory.total_bytes),
+            )
+        )
+    header = ("Method", "Alive throughout", "Moment of the peak", "Alive then", "Peak")
+    return html_table(
+        "Gemma 3 4B in bfloat16 with AdamW, one sequence of 1,024 tokens", header, rows
+    )
+
+
+def _gib(amount: int) -> str:
+    return f"{amount / 2**30:.2f} GiB"
+
+
 WIDGETS = {
     "format_explorer": Widget(
         "Format explorer", ("formats.js", "format_explorer.js"), _formats_fallback
+    ),
+    "memory_ledger": Widget(
+        "Memory ledger",
+        ("memory_model.js", "memory_ledger.js"),
+        _ledger_fallback,
+        {"memory_ledger_data.js": ("memoryData", memory_data)},
     ),
 }
 

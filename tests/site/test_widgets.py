@@ -85,7 +85,9 @@ def explorer(browser: Browser, address: Callable[[str], str]) -> Iterator[Page]:
     context.close()
 
 
-def _encode(page: Page, name: str, texts: list[str], overflow: str = "infinity") -> list[int | None]:
+def _encode(
+    page: Page, name: str, texts: list[str], overflow: str = "infinity"
+) -> list[int | None]:
     bits: list[int | None] = page.evaluate(
         """([name, texts, overflow]) => {
           const f = oneGpu.formats, format = f.FORMATS.find((one) => one.id === name);
@@ -150,7 +152,9 @@ def test_numbers_are_rounded_as_ml_dtypes_rounds_them(explorer: Page, name: str)
     numbers = float32_only(hard_numbers(name))
     wanted = ml_dtypes_bits(name, numbers)
     # On overflow of E4M3 ml_dtypes gives a NaN of the number's sign; a NaN has no sign here.
-    got = _encode(explorer, name, [exact(n) for n in numbers], "nan" if name == "e4m3" else "infinity")
+    got = _encode(
+        explorer, name, [exact(n) for n in numbers], "nan" if name == "e4m3" else "infinity"
+    )
     if name == "e4m3":
         wanted = [0x7F if code == 0xFF else code for code in wanted]
     assert not _differences(numbers, got, wanted)
@@ -185,7 +189,11 @@ def test_every_code_is_read_as_the_reference_reads_it(explorer: Page, name: str)
 
     fmt = FORMATS[NAMES[name]]
     draw = random.Random(name)
-    codes = list(range(2**fmt.bits)) if fmt.bits <= 16 else [draw.randrange(2**fmt.bits) for _ in range(2000)]
+    codes = (
+        list(range(2**fmt.bits))
+        if fmt.bits <= 16
+        else [draw.randrange(2**fmt.bits) for _ in range(2000)]
+    )
     codes += [0, 1, 2 ** (fmt.bits - 1), 2**fmt.bits - 1]
     got = explorer.evaluate(
         """([name, codes]) => {
@@ -203,7 +211,9 @@ def test_every_code_is_read_as_the_reference_reads_it(explorer: Page, name: str)
         return both_nan or (number == value and math.copysign(1, number) == math.copysign(1, value))
 
     wrong = [
-        (code, text) for code, text in zip(codes, got, strict=True) if not same(text, decode(code, *fmt.key))
+        (code, text)
+        for code, text in zip(codes, got, strict=True)
+        if not same(text, decode(code, *fmt.key))
     ]
     assert not wrong, wrong[:5]
 
@@ -218,7 +228,11 @@ def test_int8_is_rounded_as_absmax_quantization_rounds(explorer: Page) -> None:
     for largest in (127.0, 1.0, 4.0, 0.375):
         # With 127 as the largest, halves are exact ties.
         values = [largest, -largest, 0.0, largest / 2]
-        values += [round(draw.uniform(-127, 127) * 2) / 2 * largest / 127 for _ in range(80)] if largest == 127.0 else []
+        values += (
+            [round(draw.uniform(-127, 127) * 2) / 2 * largest / 127 for _ in range(80)]
+            if largest == 127.0
+            else []
+        )
         values += [draw.uniform(-largest, largest) for _ in range(200)]
         tensor = torch.tensor(values, dtype=torch.float32)
         codes, _ = absmax_int8(tensor)
@@ -252,15 +266,25 @@ def test_errors_are_exact_fractions(explorer: Page, name: str) -> None:
 
     fmt = FORMATS[NAMES[name]]
     numbers = [n for n in hard_numbers(name, count=30) if not math.isinf(n)]
-    for number, found in zip(numbers, explorer.evaluate(EXAMINE, [name, [exact(n) for n in numbers], "infinity"]), strict=True):
+    for number, found in zip(
+        numbers,
+        explorer.evaluate(EXAMINE, [name, [exact(n) for n in numbers], "infinity"]),
+        strict=True,
+    ):
         stored = decode(encode(number, *fmt.key, fmt.default_overflow), *fmt.key)
         if math.isinf(stored):
-            assert (found["stored"], found["error"], found["event"]) == ("infinity", None, "overflow"), number
+            assert (found["stored"], found["error"], found["event"]) == (
+                "infinity",
+                None,
+                "overflow",
+            ), number
             continue
         assert Fraction(found["stored"]) == Fraction(stored), number
         assert Fraction(found["error"]) == Fraction(stored) - Fraction(number), number
         if number:
-            assert Fraction(found["relative"]) == abs(Fraction(stored) / Fraction(number) - 1), number
+            assert Fraction(found["relative"]) == abs(Fraction(stored) / Fraction(number) - 1), (
+                number
+            )
         assert (found["event"] == "exact") == (stored == number)
 
 
@@ -350,14 +374,31 @@ def test_what_becomes_of_a_number_is_named(
 )
 def test_a_typed_number_is_read_exactly(explorer: Page, text: str, value: Fraction) -> None:
     num, den = explorer.evaluate(
-        "(text) => { const v = oneGpu.formats.parse(text); return [`${v.negative && v.num ? '-' : ''}${v.num}`, String(v.den)]; }", text
+        "(text) => { const v = oneGpu.formats.parse(text); return [`${v.negative && v.num ? '-' : ''}${v.num}`, String(v.den)]; }",
+        text,
     )
     assert Fraction(int(num), int(den)) == value
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "abc", "1..2", "1/0", "0^-1", "2^0.5", "1e5000", "9^9^9", "(1", "1)", "1 2", "+", "2^99999", "x" * 500, "1e"],
+    [
+        "",
+        "abc",
+        "1..2",
+        "1/0",
+        "0^-1",
+        "2^0.5",
+        "1e5000",
+        "9^9^9",
+        "(1",
+        "1)",
+        "1 2",
+        "+",
+        "2^99999",
+        "x" * 500,
+        "1e",
+    ],
 )
 def test_what_is_no_number_is_answered_with_a_sentence(explorer: Page, text: str) -> None:
     said = explorer.evaluate(
@@ -381,7 +422,11 @@ def test_numbers_are_written_in_the_digits_that_python_gives(explorer: Page) -> 
             [[exact(n) for n in numbers], digits],
         )
         for number, text in zip(numbers, texts, strict=True):
-            plain = text.replace(",", "").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")).replace(" × 10", "e")
+            plain = (
+                text.replace(",", "")
+                .translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+                .replace(" × 10", "e")
+            )
             rounded = Context(prec=digits, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(number))
             assert Decimal(plain) == rounded, (number, text)
 
@@ -407,7 +452,7 @@ def test_a_number_taken_from_bits_is_read_back_as_the_same_number(explorer: Page
 
 # ---------------------------------------------------------------- what a reader does, for every widget
 
-NAMES = ["format_explorer"]
+NAMES = ["format_explorer", "memory_ledger"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844), "narrow": (320, 640)}
 
 
@@ -439,9 +484,7 @@ def open_tab(browser: Browser, address: Callable[[str], str]) -> Iterator[Callab
     assert not [fault for found in faults for fault in found]
 
 
-def test_a_reader_without_scripts_gets_a_table(
-    open_tab: Callable[..., Page], name: str
-) -> None:
+def test_a_reader_without_scripts_gets_a_table(open_tab: Callable[..., Page], name: str) -> None:
     page = open_tab(name, java_script_enabled=False)
     assert page.locator(".widget table tbody tr").count() >= 3
     assert page.locator(".widget table").first.is_visible()
@@ -463,7 +506,10 @@ def test_if_a_widget_cannot_start_its_table_comes_back(
     page = context.new_page()
     page.route("**/kit.js", lambda route: route.abort())
     page.goto(address(name))
-    page.wait_for_function("getComputedStyle(document.querySelector('.widget-fallback')).visibility === 'visible'", timeout=5000)
+    page.wait_for_function(
+        "getComputedStyle(document.querySelector('.widget-fallback')).visibility === 'visible'",
+        timeout=5000,
+    )
     context.close()
 
 
@@ -500,7 +546,7 @@ def test_every_control_is_large_enough_for_a_finger(
     page = open_tab(name, viewport={"width": 390, "height": 844}, has_touch=True)
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     small = page.evaluate(
-        """() => [...document.querySelectorAll(".widget :is(button, input, select, summary)")]
+        """() => [...document.querySelectorAll(".widget :is(button, input, select, summary)")].filter((e) => e.checkVisibility())
              .map((e) => [e.outerHTML.slice(0, 90), e.getBoundingClientRect()])
              .filter(([, r]) => r.width < 24 || r.height < 24).map(([html]) => html)"""
     )
@@ -556,7 +602,11 @@ def test_a_widget_and_the_kit_are_small(widgets: ModuleType, tmp_path: Path, nam
     folder = BOOK / "_static" / "widgets"
     files = ["kit.js", *widgets.widget_scripts(name)]
     size = sum(
-        len(gzip.compress((tmp_path / f if (tmp_path / f).is_file() else folder / f).read_bytes(), 6))
+        len(
+            gzip.compress(
+                (tmp_path / f if (tmp_path / f).is_file() else folder / f).read_bytes(), 6
+            )
+        )
         for f in files
     )
     assert size < 25_000
@@ -613,7 +663,10 @@ def test_bits_are_changed_with_the_keyboard_alone(open_tab: Callable[..., Page])
     assert page.locator(".fx-card-fp16 .fx-bits button[tabindex='0']").count() == 1
     page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "mantissa bit worth 1/1,024"
+    assert (
+        page.evaluate("document.activeElement.getAttribute('aria-label')")
+        == "mantissa bit worth 1/1,024"
+    )
     page.keyboard.press("Space")
     assert bits.last.get_attribute("aria-pressed") == "true"
     assert page.get_by_label("Number", exact=True).input_value() == "1.0009765625"
@@ -681,6 +734,220 @@ def test_the_address_brings_another_reader_to_the_same_number(
     other = open_tab("format_explorer", "#" + link.split("#")[1])
     assert other.get_by_label("Number", exact=True).input_value() == "1 + 2^-11"
     assert _card(other, "fp16") == _card(page, "fp16")
-    broken = open_tab("format_explorer", "#format_explorer?n=%3Cimg%20src=x%3E&overflow=no&block=-1&other=2")
+    broken = open_tab(
+        "format_explorer", "#format_explorer?n=%3Cimg%20src=x%3E&overflow=no&block=-1&other=2"
+    )
     assert broken.get_by_label("Number", exact=True).input_value() == "0.1"
     assert broken.get_by_label("Too large becomes").input_value() == "infinity"
+
+
+# ---------------------------------------------------------------- the memory ledger
+
+
+@pytest.fixture(scope="module")
+def ledger(browser: Browser, address: Callable[[str], str]) -> Iterator[Page]:
+    """A tab with the memory ledger, for tests of what its scripts compute."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address("memory_ledger"))
+    yield page
+    context.close()
+
+
+def test_every_part_of_the_ledger_is_what_the_reference_gives(
+    ledger: Page, widgets: ModuleType
+) -> None:
+    from tests.site.golden.memory import reference, settings
+
+    drawn = settings(widgets.LEDGER_MODELS, 800)
+    found = ledger.evaluate("(settings) => settings.map(oneGpu.memory.trainingMemory)", drawn)
+    wrong = [
+        f"{setting}: {moment}: {part}: {got.get(moment, {}).get(part)}, not {wanted.get(moment, {}).get(part)}"
+        for setting, got in zip(drawn, found, strict=True)
+        for wanted in [reference(setting)]
+        for moment, part in sorted(
+            {(m, p) for side in (got, wanted) for m, parts in side.items() for p in parts}
+        )
+        if got.get(moment, {}).get(part) != wanted.get(moment, {}).get(part)
+    ]
+    assert not wrong, f"{len(wrong)} parts differ, the first: {wrong[0]}"
+
+
+def test_every_part_of_the_reference_has_a_name_in_the_ledger(
+    ledger: Page, widgets: ModuleType
+) -> None:
+    from tests.site.golden.memory import reference, settings
+
+    named = set(ledger.evaluate("oneGpu.ledgerParts"))
+    parts = {
+        part
+        for setting in settings(widgets.LEDGER_MODELS, 60)
+        for moment in reference(setting).values()
+        for part in moment
+    }
+    assert parts == named
+
+
+def test_the_ledger_shows_the_peak_of_the_reference(open_tab: Callable[..., Page]) -> None:
+    from solutions.shapes import model_shape
+    from solutions.training_memory import Training, training_memory
+
+    page = open_tab("memory_ledger")
+    page.get_by_label("Model").select_option("gemma3-1b")
+    page.get_by_label("Method").select_option("qlora")
+    page.get_by_label("Optimizer", exact=True).select_option("paged_adamw8bit")
+    page.get_by_label("Batch, sequences").fill("4")
+    page.get_by_label("Sequence, tokens").fill("1536")
+    page.get_by_label("Attention").select_option("eager")
+    page.get_by_label("Adapter rank").select_option("64")
+    page.get_by_label("Gradient checkpointing").check()
+    memory = training_memory(
+        Training(
+            shape=model_shape("gemma3-1b"),
+            method="qlora",
+            optimizer="paged_adamw8bit",
+            batch=4,
+            seq=1536,
+            attention="eager",
+            rank=64,
+            checkpointing=True,
+            quantization="nf4-dq",
+        )
+    )
+    shown = f"{memory.total_bytes / 2**30:.2f} GiB"
+    assert (
+        f"QLoRA of Gemma 3 1B peaks at {shown} ({memory.peak.name})"
+        in page.locator(".ml-headline").inner_text()
+    )
+    table = page.locator(".widget-body > div > .w-table table")
+    total = table.locator("tbody tr").last.inner_text().split("\t")
+    assert [cell.strip() for cell in total] == ["Total at the peak", shown, "100.0 %"]
+    rows = {
+        cells[0]: cells[1]
+        for cells in (row.split("\t") for row in table.locator("tbody tr").all_inner_texts())
+    }
+    assert len(rows) == sum(part.bytes > 0 for part in memory.parts) + 1
+
+
+def test_a_card_is_judged_as_the_reference_judges_it(open_tab: Callable[..., Page]) -> None:
+    from solutions.hardware import gpu
+    from solutions.memory import fits
+    from solutions.shapes import model_shape
+    from solutions.training_memory import Training, training_memory
+
+    verdicts = set()
+    for seq in (256, 1024, 1152, 2048, 4096):
+        page = open_tab("memory_ledger", f"#memory_ledger?method=lora&seq={seq}")
+        peak = training_memory(
+            Training(shape=model_shape("gemma3-4b"), batch=1, seq=seq, method="lora")
+        ).total_bytes
+        words = page.locator(".w-plot svg text").all_text_contents()
+        for name, title in (("t4", "T4"), ("l4", "L4"), ("a100-40gb", "A100 40 GB")):
+            usable = gpu(name).usable_bytes
+            assert usable
+            wanted = "✓" if fits(peak, usable, 0.1) else "!" if fits(peak, usable, 0) else "✗"
+            shown = words[words.index(title) + 1]
+            assert shown[0] == wanted, (seq, title, shown)
+            assert shown.split()[-3] == f"{abs(usable - peak) / 2**30:.2f}"
+            verdicts.add(wanted)
+    assert verdicts == {"✓", "!", "✗"}
+
+
+def test_sizes_out_of_range_are_answered_with_a_sentence(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("memory_ledger")
+    before = page.locator(".ml-headline").inner_text()
+    batch = page.get_by_label("Batch, sequences")
+    for wrong in ("0", "", "-1", "1.5", "1e9"):
+        batch.fill(wrong)
+        assert batch.get_attribute("aria-invalid") == "true"
+        assert page.get_by_text("A whole number from 1 to 1,024.").is_visible()
+        assert page.locator(".ml-headline").inner_text() == before
+    batch.fill("2")
+    assert batch.get_attribute("aria-invalid") is None
+    assert page.locator(".ml-headline").inner_text() != before
+
+
+def test_fields_that_do_not_apply_are_hidden(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("memory_ledger")
+    rank, base = page.get_by_label("Adapter rank"), page.get_by_label("Base weights in")
+    assert [rank.is_visible(), base.is_visible()] == [False, False]
+    page.get_by_label("Method").select_option("lora")
+    assert [rank.is_visible(), base.is_visible()] == [True, False]
+    page.get_by_label("Method").select_option("qlora")
+    assert [rank.is_visible(), base.is_visible()] == [True, True]
+
+
+def test_the_ledger_is_used_spoken_and_linked_with_the_keyboard_alone(
+    open_tab: Callable[..., Page],
+) -> None:
+    page = open_tab("memory_ledger")
+    page.get_by_label("Method").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.get_by_label("Method").input_value() == "qlora"
+    while page.evaluate("document.activeElement.type") != "checkbox":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.wait_for_function("document.querySelector('.widget [aria-live]').textContent !== ''")
+    spoken = page.locator(".widget [aria-live]").text_content()
+    assert spoken == page.locator(".ml-headline").text_content()
+    other = open_tab("memory_ledger", "#" + page.url.split("#")[1])
+    assert other.locator(".ml-headline").text_content() == spoken
+    broken = open_tab(
+        "memory_ledger", "#memory_ledger?model=banana&batch=-3&seq=1e99&rank=5&optimizer=%00"
+    )
+    assert "Gemma 3 4B" in broken.locator(".ml-headline").inner_text()
+
+
+def test_the_lines_are_those_of_the_table_and_of_the_reference(
+    open_tab: Callable[..., Page],
+) -> None:
+    from solutions.shapes import model_shape
+    from solutions.training_memory import Training, training_memory
+
+    page = open_tab("memory_ledger", "#memory_ledger?model=llama3.2-1b&batch=2&quantization=nf4")
+    page.get_by_text("How it grows with the sequence").click()
+    assert page.locator(".w-plot polyline").count() == 3
+    page.get_by_text("Show as table").click()
+    rows = [
+        row.split("\t") for row in page.locator(".w-details .w-table tbody tr").all_inner_texts()
+    ]
+    assert len(rows) == 8
+    for seq, *peaks in rows:
+        for method, shown in zip(("full", "lora", "qlora"), peaks, strict=True):
+            memory = training_memory(
+                Training(
+                    shape=model_shape("llama3.2-1b"),
+                    batch=2,
+                    seq=int(seq.replace(",", "")),
+                    method=method,
+                )
+            )
+            assert shown.strip() == f"{memory.total_bytes / 2**30:,.2f}"
+
+
+def test_plots_are_drawn_anew_when_the_window_changes(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("memory_ledger", viewport={"width": 1000, "height": 800})
+    wide = page.locator(".w-plot svg").first.evaluate("(s) => s.getBoundingClientRect().width")
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.wait_for_function(
+        f"document.querySelector('.w-plot svg').getBoundingClientRect().width < {wide / 2}"
+    )
+    outside = page.evaluate(
+        """() => { const box = document.querySelector(".w-plot").getBoundingClientRect();
+             return [...document.querySelectorAll(".w-plot")][0].querySelectorAll("text").length
+               && [...document.querySelector(".w-plot").querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()])
+                 .filter(([, r]) => r.left < box.left - 1 || r.right > box.right + 1).map(([words]) => words); }"""
+    )
+    assert outside == []
+
+
+# ---------------------------------------------------------------- the directive
+
+
+def test_numbers_of_the_fallback_are_printed_as_in_the_book(widgets: ModuleType) -> None:
+    assert widgets.scientific(65504.0) == "65,504"
+    assert widgets.scientific(2.0**-24) == "5.96046 × 10⁻⁸"
+    assert widgets.scientific(0.1) == "0.1"
+    assert widgets.scientific(3.4028234663852886e38) == "3.40282 × 10³⁸"
+    assert widgets.scientific(2.0**-10) == "0.000976562"

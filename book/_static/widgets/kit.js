@@ -13,7 +13,7 @@
       if (value === null || value === undefined || value === false) { continue; }
       if (name.startsWith("on")) { node.addEventListener(name.slice(2), value); } else { node.setAttribute(name, value === true ? "" : value); }
     }
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
     return node;
   }
   /** An HTML element; `on…` properties are listeners, others attributes, null and false are left out. */
@@ -98,10 +98,15 @@
   /** A table with a caption; cells after the first of a row are numbers, set to the right. */
   function table(caption, header, rows) {
     const cell = (content, index) => (index === 0 ? el("th", { scope: "row" }, content) : el("td", null, content));
-    return el("div", { class: "w-table" }, el("table", null,
+    const root = el("div", { class: "w-table" }, el("table", null,
       el("caption", null, caption),
       el("thead", null, el("tr", null, header.map((words) => el("th", { scope: "col" }, words)))),
       el("tbody", null, rows.map((row) => el("tr", null, row.map(cell))))));
+    // A table that scrolls sideways must be reachable with the keyboard.
+    new ResizeObserver(() => {
+      if (root.scrollWidth > root.clientWidth + 1) { root.setAttribute("tabindex", "0"); } else { root.removeAttribute("tabindex"); }
+    }).observe(root);
+    return root;
   }
 
   /** "Show as table" under a plot: `update(caption, header, rows)` fills it. */
@@ -118,6 +123,7 @@
     const root = el("div", { class: "w-plot" });
     let width = 0;
     function redraw() {
+      width ||= Math.floor(root.clientWidth); // at once where it has a place, so that what is below does not jump
       if (!width) { return; }
       const { height, marks, label } = draw(width);
       root.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, marks));
@@ -140,36 +146,39 @@
   const words = (x, y, content, properties) => svg("text", { x, y, ...properties }, content);
 
   /**
-   * Stacked bars over one axis. Data: {label, unit, max, bars: [{name, total, parts: [{key, name, value, series}]}],
-   * limits: [{name, value, verdict, good}]}: a limit is a frame as long as its value, with a verdict in words.
+   * Stacked bars over one axis. Data: {label, unit, max, cursor, bars: [{name, total, strong, parts: [{key, name, shown, value,
+   * series}]}], limits: [{name, value, verdict, mood}]}: a limit is a frame as long as its value with a verdict in words, its mood is
+   * "good", "warn" or "bad"; `cursor` is the value of a line through all of them.
    */
   function stackedBars() {
     let data = null;
     const plot = canvas((width) => {
-      const { label, unit, max, bars, limits } = data;
+      const { label, unit, max, cursor, bars, limits } = data;
       const marks = [];
       const x = (value) => 1 + (Math.min(value, max) / max) * (width - 2);
       let y = 0;
       for (const bar of bars) {
-        marks.push(words(0, y + 14, bar.name, { class: "w-strong" }), words(width, y + 14, bar.total, { "text-anchor": "end", class: "w-strong" }));
+        const tall = bar.strong ? 34 : 14;
+        const style = bar.strong ? "w-strong" : null;
+        marks.push(words(0, y + 14, bar.name, { class: style }), words(width, y + 14, bar.total, { "text-anchor": "end", class: style }));
         let from = 0;
         for (const part of bar.parts.filter((p) => p.value > 0)) {
           const [left, right] = [x(from), x(from + part.value)];
-          marks.push(svg("rect", { x: left, y: y + 21, width: Math.max(right - left - 1, 0.5), height: 34, class: `w-fill w-series-${part.series}` },
+          marks.push(svg("rect", { x: left, y: y + 20, width: Math.max(right - left - 1, 0.5), height: tall, class: `w-fill w-series-${part.series}` },
             svg("title", null, `${part.name}: ${part.shown}`)));
-          if (right - left > 16) { marks.push(words((left + right) / 2, y + 43, part.key, { "text-anchor": "middle", class: "w-on-fill" })); }
+          if (bar.strong && right - left > 14) { marks.push(words((left + right) / 2, y + 42, part.key, { "text-anchor": "middle", class: "w-on-fill" })); }
           from += part.value;
         }
-        y += 66;
+        y += tall + 30;
       }
+      const top = y;
       for (const limit of limits) {
-        marks.push(words(0, y + 14, limit.name, null), words(width, y + 14, limit.verdict, { "text-anchor": "end", class: limit.good ? "w-good" : "w-bad" }));
-        marks.push(svg("rect", { x: 1, y: y + 20, width: Math.max(x(limit.value) - 1, 1), height: 12, class: `w-frame ${limit.good ? "w-good" : "w-bad"}` }));
-        if (limit.value > max) { marks.push(svg("path", { d: `M${width - 9} ${y + 22}l4 4l-4 4`, class: "w-more" })); }
-        y += 42;
+        marks.push(words(0, y + 14, limit.name, null), words(width, y + 14, limit.verdict, { "text-anchor": "end", class: `w-${limit.mood}` }));
+        marks.push(svg("rect", { x: 1, y: y + 20, width: Math.max(x(limit.value) - 1, 1), height: 10, class: `w-frame w-${limit.mood}` }));
+        if (limit.value > max) { marks.push(svg("path", { d: `M${width - 9} ${y + 21}l4 4l-4 4`, class: "w-more" })); }
+        y += 40;
       }
-      const total = x(bars[0].parts.reduce((sum, part) => sum + part.value, 0));
-      marks.push(svg("line", { x1: total, x2: total, y1: 18, y2: y - 4, class: "w-cursor" }));
+      marks.push(limits.map((_, i) => svg("line", { x1: x(cursor), x2: x(cursor), y1: top + 40 * i + 18, y2: top + 40 * i + 32, class: "w-cursor" })));
       marks.push(axis(width, y + 4, ticks(max, Math.max(2, Math.floor(width / 90))), x, unit));
       return { height: y + 24, marks, label };
     });
@@ -187,42 +196,51 @@
 
   /**
    * Lines over an axis of powers of two. Data: {label, xs, xName, yName, yMax, series: [{name, ys, series}],
-   * limits: [{name, value}], at}: `at` marks one x. Lines differ by dash and marker, and are named at their ends.
+   * limits: [{name, value}], at}: `at` marks one x. Lines differ by dash and marker; what passes `yMax` is cut off.
    */
   function linePlot() {
     let data = null;
+    const clip = newId();
     const plot = canvas((width) => {
       const { label, xs, xName, yName, yMax, series, limits, at } = data;
-      const box = { left: 44, right: width - 4, top: 30, bottom: 240 };
+      const marks = [words(0, 12, yName, null)];
+      let [keyX, keyY] = [4, 34];
+      series.forEach((line, i) => {
+        const needs = 44 + line.name.length * 7.5;
+        if (keyX > 4 && keyX + needs > width) { [keyX, keyY] = [4, keyY + 20]; }
+        marks.push(svg("path", { d: `M${keyX} ${keyY - 4}h26`, class: `w-line w-stroke-${line.series}`, "stroke-dasharray": DASHES[i % 3] }), marker(i, keyX + 13, keyY - 4, line.series), words(keyX + 32, keyY, line.name, { class: "w-strong" }));
+        keyX += needs;
+      });
+      const box = { left: 44, right: width - 4, top: keyY + 18, bottom: keyY + 230 };
       const log = Math.log2;
       const x = (value) => box.left + ((log(value) - log(xs[0])) / (log(xs.at(-1)) - log(xs[0]))) * (box.right - box.left);
-      const y = (value) => box.bottom - (Math.min(value, yMax) / yMax) * (box.bottom - box.top);
-      const marks = [words(0, 12, yName, null)];
-      const every = Math.ceil(xs.length / Math.max(2, Math.floor(width / 75)));
+      const y = (value) => box.bottom - (value / yMax) * (box.bottom - box.top);
       for (const value of ticks(yMax, 5)) {
         marks.push(svg("line", { x1: box.left, x2: box.right, y1: y(value), y2: y(value), class: "w-grid" }), words(box.left - 6, y(value) + 4, count(value), { "text-anchor": "end" }));
       }
+      const every = Math.ceil(xs.length / Math.max(2, Math.floor(width / 75)));
       xs.forEach((value, i) => {
         if (i % every === 0) { marks.push(words(x(value), box.bottom + 18, count(value), { "text-anchor": i === 0 ? "start" : x(value) > width - 24 ? "end" : "middle" })); }
       });
       marks.push(words((box.left + box.right) / 2, box.bottom + 38, xName, { "text-anchor": "middle" }));
+      let lastName = Infinity;
       for (const limit of limits.filter((l) => l.value < yMax)) {
-        marks.push(svg("line", { x1: box.left, x2: box.right, y1: y(limit.value), y2: y(limit.value), class: "w-limit" }), words(box.left + 6, y(limit.value) - 5, limit.name, { class: "w-limit-name" }));
+        if (lastName - y(limit.value) < 15) { continue; } // its name would lie on the one before
+        lastName = y(limit.value);
+        marks.push(svg("line", { x1: box.left, x2: box.right, y1: lastName, y2: lastName, class: "w-limit" }), words(box.left + 6, lastName - 5, limit.name, { class: "w-limit-name" }));
       }
       if (at >= xs[0] && at <= xs.at(-1)) { marks.push(svg("line", { x1: x(at), x2: x(at), y1: box.top, y2: box.bottom, class: "w-cursor" })); }
-      series.forEach((line, i) => {
-        const shown = xs.map((value, j) => [x(value), line.ys[j]]).filter(([, v]) => v <= yMax).map(([a, v]) => [a, y(v)]);
-        if (!shown.length) { return; }
-        marks.push(svg("polyline", { points: shown.map((p) => p.join()).join(" "), class: `w-line w-stroke-${line.series}`, "stroke-dasharray": ["none", "7 4", "2 4"][i % 3] }));
-        marks.push(shown.map(([a, b]) => marker(i, a, b, line.series)));
-        const [endX, endY] = shown.at(-1);
-        marks.push(words(endX - 8, endY - 9, line.name, { "text-anchor": "end", class: `w-line-name w-series-${line.series}` }));
-      });
+      marks.push(svg("clipPath", { id: clip }, svg("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.bottom - box.top + 12 })));
+      marks.push(svg("g", { "clip-path": `url(#${clip})` }, series.map((line, i) => [
+        svg("polyline", { points: xs.map((value, j) => `${x(value)},${y(line.ys[j])}`).join(" "), class: `w-line w-stroke-${line.series}`, "stroke-dasharray": DASHES[i % 3] }),
+        xs.map((value, j) => marker(i, x(value), y(line.ys[j]), line.series)),
+      ])));
       return { height: box.bottom + 46, marks, label };
     });
     return { root: plot.root, update: (next) => { data = next; plot.redraw(); } };
   }
 
+  const DASHES = ["none", "7 4", "2 4"];
   function marker(kind, x, y, series) {
     const shape = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-3.5-3.5h7v7h-7z", "M0-5l5 9h-10z"][kind % 3];
     return svg("path", { d: shape, transform: `translate(${x} ${y})`, class: `w-fill w-series-${series}` });
@@ -258,9 +276,15 @@
   function define(name, mount) {
     for (const place of document.querySelectorAll(`[data-widget="${name}"]`)) {
       const body = el("div", { class: "widget-body" });
-      mount(body);
-      place.append(body);
       place.classList.add("widget-ready");
+      place.append(body);
+      try {
+        mount(body);
+      } catch (fault) {
+        body.remove();
+        place.classList.remove("widget-ready");
+        throw fault;
+      }
       if (location.hash.startsWith(`#${name}?`)) { place.scrollIntoView(); }
     }
   }
