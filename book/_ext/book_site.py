@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[1]
 _IMAGE = re.compile(r"<img\b[^>]*>")
+_SHORT_CELL = 14  # characters
 _SOURCE = re.compile(r'\bsrc="([^"]+)"')
 _SEARCH_SCRIPTS = [
     "_static/documentation_options.js",
@@ -77,13 +78,16 @@ def _prepare(app: Sphinx, config: Config) -> None:
 
 
 class WrapTables(SphinxPostTransform):
-    """Puts each table in a box that scrolls sideways, so that a wide one does not widen the page."""
+    """Fits tables to narrow screens: a box that scrolls sideways, and short cells that do not break."""
 
     default_priority = 950
     formats = ("html",)
 
     def run(self, **_kwargs: Any) -> None:
         for table in list(self.document.findall(nodes.table)):
+            for cell in table.findall(nodes.entry):
+                if len(cell.astext()) <= _SHORT_CELL:
+                    cell["classes"].append("short")
             holder = nodes.container(classes=["table-scroll"])
             table.parent.replace(table, holder)  # replace_self would give the box the table's id
             holder += table

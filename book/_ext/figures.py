@@ -103,6 +103,8 @@ def theme_aware(svg: str, alt: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    # An inline <style> would apply to the whole page; book.css has these rules for figures alone.
+    svg = re.sub(r"<defs>\s*<style\b.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
     prefix = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:6] + "-"

@@ -246,6 +246,7 @@ def test_a_figure_has_its_text_alternative_and_keeps_words_as_words(drawn: str) 
     assert svg.get("aria-label") == 'Two rising lines: cubes, "x³", grow faster than squares do.'
     assert "side of the square" in "".join(svg.itertext())
     assert "DejaVu" not in drawn
+    assert "<style" not in drawn, "a style inside the figure would apply to the whole page"
 
 
 def test_two_figures_on_a_page_share_no_id() -> None:
