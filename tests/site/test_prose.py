@@ -110,6 +110,22 @@ def test_a_chapter_has_the_parts_of_the_template_in_order(name: str) -> None:
     assert "glue:figure" in used or "figure" in used
 
 
+def _exercise_chapters() -> dict[str, str]:
+    """The chapter that each exercise names, by the exercise's folder."""
+    named = {}
+    for source in sorted((BOOK.parent / "exercises").glob("*/*.md")):
+        front = yaml.safe_load(source.read_text(encoding="utf-8").split("---")[1])
+        named[source.parent.name] = front["exercise"]["chapter"]
+    return named
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_leads_to_its_exercises(name: str) -> None:
+    for exercise, chapter in _exercise_chapters().items():
+        linked = re.search(rf"\{{exercise\}}\s*{exercise}\b", CHAPTERS[name]) is not None
+        assert linked or chapter != name, f"book/{name}.md does not lead to exercise {exercise}"
+
+
 def test_the_glossary_defines_no_term_twice() -> None:
     terms = re.findall(
         r"^(\S.*)$", PAGES["glossary"].split("```{glossary}")[1].split("```")[0], re.MULTILINE
