@@ -142,7 +142,9 @@ def _number_difference(
         if tolerance.signed_zero and signs_differ:
             return Difference(Differs.VALUE, got, expected, path)
         return None
-    if _is_finite(got) and (tolerance.rel or tolerance.abs):
+    # Every number lies within a share of infinity.
+    both_finite = _is_finite(got) and _is_finite(expected)
+    if both_finite and (tolerance.rel or tolerance.abs):
         try:
             near = math.isclose(got, expected, rel_tol=0, abs_tol=tolerance.abs) or abs(
                 got - expected

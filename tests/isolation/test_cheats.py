@@ -60,7 +60,7 @@ def fill_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
     finally:
         os.chdir(before)
         del os.environ["ONE_GPU_TREASURE"]
-        for path in (in_home, shared):
+        for path in (in_home, shared, Path("/tmp", NAME)):
             path.unlink(missing_ok=True)
         for server in servers:
             server.close()

@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import secrets
 import socket
 import struct
 from pathlib import Path
@@ -120,8 +121,9 @@ def is_real_root() -> bool:
 
 
 def become_nobody() -> None:
-    """From root to the user that owns nothing. Root's processes escape the limit on processes."""
-    nobody = 65534
+    """From root to a user that owns nothing and has no other process: the limit on processes counts
+    by user, and root escapes it."""
+    nobody = 2**30 + secrets.randbelow(2**29)
     Path("/tmp").chmod(0o1777)  # libraries want a temporary folder while they are imported
     os.setgroups([])
     os.setresgid(nobody, nobody, nobody)

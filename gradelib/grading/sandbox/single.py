@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gradelib.grading.sandbox.command import (
     ENVIRONMENT,
@@ -29,6 +30,10 @@ from gradelib.grading.sandbox.session import Session
 from gradelib.grading.sandbox.wire import Wire
 from gradelib.grading.work import IsolationError, Work
 from gradelib.judging import Answer
+
+
+# The container counts processes; a limit by user would count those of other containers too.
+_UNCOUNTED = 2**20
 
 
 class BubblewrapEach:
@@ -112,13 +117,15 @@ class Container:
             "--shm-size",
             str(limits.scratch_bytes),
         ]
+        command += ["--ulimit", f"nofile={limits.open_files}:{limits.open_files}"]
         command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={limits.scratch_bytes}"]
         command += ["--volume", f"{GRADELIB}:{INSIDE}/gradelib:ro", "--workdir", "/tmp"]
         for name, value in ENVIRONMENT.items():
             if name != "PATH":
                 command += ["--env", f"{name}={value}"]
         # The image's own packages: found by `site`, which -S would leave out.
-        boot = boot_arguments("server.single(sys.argv[1])", self._options, INSIDE, ())
+        inside = replace(self._options, limits=replace(limits, processes=_UNCOUNTED))
+        boot = boot_arguments("server.single(sys.argv[1])", inside, INSIDE, ())
         boot.remove("-S")
         kill = [self.name, "kill", label]
         return _SingleProcess([*command, self._image, "python3", *boot], None, kill)

@@ -1,0 +1,268 @@
+"""Whatever an answer process sends, the judge gives a verdict, in time and in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradelib import plain
+from gradelib.checks import PreparedCheck
+from gradelib.compare import Tolerance, difference
+from gradelib.grading.sandbox.session import Session
+from gradelib.grading.sandbox.wire import MAX_FRAME_BYTES, Wire
+from gradelib.grading.work import IsolationError, Limits, Work
+from gradelib.judging import judge
+from gradelib.outcomes import Kind, Outcome
+from gradelib.verdicts import Status, Verdict
+from tests.isolation.conftest import CHECKS
+
+LIMITS = Limits(load_seconds=0.5, total_seconds=5.0)
+CHECK = CHECKS["double"].prepare("double", "wire")
+Reply = Callable[[dict[str, Any]], bytes]
+
+
+def framed(data: bytes) -> bytes:
+    """Bytes as the payload of a message."""
+    return struct.pack(">I", len(data)) + data
+
+
+class Impostor:
+    """An answer process that sends what a test tells it to."""
+
+    start_seconds = 1.0
+
+    def __init__(self, load: Reply, call: Reply) -> None:
+        ours, self._theirs = socket.socketpair()
+        self.wire = Wire(ours)
+        self._replies = [load, call]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with self._theirs as theirs:
+                theirs.sendall(framed(b'{"ready":true}'))
+                for reply in self._replies:
+                    (length,) = struct.unpack(">I", theirs.recv(4, socket.MSG_WAITALL))
+                    request = json.loads(theirs.recv(length, socket.MSG_WAITALL))
+                    theirs.sendall(reply(request))
+        except (OSError, struct.error):
+            pass  # the judge has hung up
+
+    def end(self, patience_seconds: float = 0.0) -> str:  # noqa: ARG002 - as the protocol has it
+        """Hang up."""
+        self.wire.close()
+        return "exit 0"
+
+
+def loaded(request: dict[str, Any]) -> bytes:
+    """What an honest process says when everything is loaded."""
+    return framed(json.dumps({"id": request["id"], "loaded": {"double": None}}).encode())
+
+
+def verdict_on(load: Reply, call: Reply, check: PreparedCheck = CHECK) -> Verdict:
+    """The verdict on a process that sends these."""
+    work = Work((), (), {"double": ("def double(x): return 2 * x",)})
+    session = Session(work, lambda: Impostor(load, call), LIMITS)
+    try:
+        return judge(session["double"], check)
+    finally:
+        session.close()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text() | st.sampled_from(["$float", "$dict", "$set", "$array", "$record", "kind"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(junk=st.binary(max_size=200))
+def test_junk_in_place_of_a_result_is_a_verdict(junk: bytes) -> None:
+    verdict = verdict_on(loaded, lambda _: framed(junk))
+    assert verdict.status in (Status.CRASHED, Status.TIMED_OUT)
+    assert verdict.score == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=JSON)
+def test_any_json_in_place_of_a_result_is_a_verdict(value: Any) -> None:
+    def call(request: dict[str, Any]) -> bytes:
+        return framed(json.dumps({"id": request["id"], "outcome": value}).encode())
+
+    assert verdict_on(loaded, call).score == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=JSON)
+def test_any_json_in_place_of_a_value_is_a_verdict(value: Any) -> None:
+    def call(request: dict[str, Any]) -> bytes:
+        data = {"id": request["id"], "outcome": {"kind": "value", "value": value}}
+        return framed(json.dumps(data).encode())
+
+    assert verdict_on(loaded, call).score == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=JSON)
+def test_any_json_in_place_of_what_was_loaded_is_a_verdict(value: Any) -> None:
+    def load(request: dict[str, Any]) -> bytes:
+        if not request["cells"]:
+            return loaded(request)  # no learner code, no lie
+        return framed(json.dumps({"id": request["id"], "loaded": value}).encode())
+
+    assert verdict_on(load, lambda _: b"").score == 0
+
+
+@pytest.mark.parametrize("field", ["kind", "value", "errors", "detail", "printed", "mutated"])
+@settings(deadline=None, max_examples=60)
+@given(value=JSON)
+def test_an_outcome_of_any_fields_is_read_or_refused(field: str, value: Any) -> None:
+    try:
+        outcome = Outcome.from_data({"kind": "raised", field: value})
+    except plain.WireError:
+        return
+    text = outcome.detail + outcome.printed + "".join(outcome.errors)
+    text.encode("utf-8")
+    assert "\0" not in text
+
+
+@settings(deadline=None, max_examples=300)
+@given(junk=st.binary(max_size=100) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_plain_data_is_read_or_refused(junk: bytes) -> None:
+    try:
+        value = plain.loads(junk)
+    except plain.WireError:
+        return
+    assert difference(plain.loads(plain.dumps(value)), value, Tolerance(signed_zero=True)) is None
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    got=JSON.map(plain.to_plain),
+    expected=st.sampled_from([1, 10**30, 0.5, float("inf"), float("nan"), "text", [1.0], {"a": 1}]),
+    tolerance=st.sampled_from([Tolerance(), Tolerance(rel=0.1), Tolerance(abs=1.0)]),
+)
+def test_any_value_can_be_compared(got: Any, expected: Any, tolerance: Tolerance) -> None:
+    difference(got, expected, tolerance)
+
+
+@pytest.mark.parametrize("digits", [300, 400, 4000])
+@pytest.mark.parametrize("expected", [6, 6.0, float("inf"), float("nan"), -0.0])
+def test_a_whole_number_beyond_floats_can_be_compared(digits: int, expected: float) -> None:
+    got = 10**digits - 1
+    for tolerance in (Tolerance(), Tolerance(rel=0.1), Tolerance(abs=1.0)):
+        assert difference(got, expected, tolerance) is not None
+        assert difference(expected, got, tolerance) is not None
+
+
+@pytest.mark.parametrize("tolerance", [Tolerance(), Tolerance(rel=0.5), Tolerance(abs=1e300)])
+def test_no_finite_number_is_close_to_infinity(tolerance: Tolerance) -> None:
+    infinity = float("inf")
+    for got in (0, 1.0, 1e308, -infinity, float("nan")):
+        assert difference(got, infinity, tolerance) is not None
+    assert difference(infinity, infinity, tolerance) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b"[" + b"[]," * 3_000_000 + b"[]]",
+        b"[" + b"0," * 3_000_000 + b"0]",
+        b"[" + b'{"a":{}},' * 1_000_000 + b"0]",
+        b"1" * 5_000,
+        b"1." + b"1" * 5_000_000,
+        b"1e999",
+        b"NaN",
+        b'{"a":1,"a":2}',
+        b'{"$array":["float64",[99999999999],""]}',
+        b'{"$array":["float64",[-1],""]}',
+        b'{"$array":["float64",["1"],"AAAAAAAAAAA="]}',
+        b'{"$array":[[],[],""]}',
+        b'{"$array":"abc"}',
+        b'{"$record":["Shape",{"vocab":{}}]}',
+        b'{"$record":[{},{}]}',
+        b'{"$dict":[[[],1]]}',
+        b'{"$dict":5}',
+        b'{"$set":[[1]]}',
+        b'{"$float":"1e5"}',
+        b'{"$float":{}}',
+        b'{"$new":1}',
+        b'{"$float":"nan","$set":[]}',
+        b"\xff\xfe",
+        b"",
+    ],
+)
+def test_what_dumps_never_writes_is_refused(text: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(plain.WireError):
+            plain.loads(text)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(text) + 10 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_grows_with_what_arrives_not_with_what_is_announced() -> None:
+    tracemalloc.start()
+    try:
+        verdict = verdict_on(loaded, lambda _: struct.pack(">I", MAX_FRAME_BYTES) + b"[1")
+        assert verdict.status in (Status.CRASHED, Status.TIMED_OUT)
+        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_result_for_another_request_is_discarded() -> None:
+    def call(request: dict[str, Any]) -> bytes:
+        stray = {"id": "0" * 32, "outcome": {"kind": "value", "value": 0}}
+        right = {"id": request["id"], "outcome": {"kind": "value", "value": 6}}
+        return framed(json.dumps(stray).encode()) * 50 + framed(json.dumps(right).encode())
+
+    work = Work((), (), {"double": ("",)})
+    session = Session(work, lambda: Impostor(loaded, call), LIMITS)
+    outcome = session.call("double", CHECK.cases[0], CHECK)
+    session.close()
+    assert outcome == Outcome(Kind.VALUE, 6)
+
+
+def test_every_request_has_an_unpredictable_id() -> None:
+    seen: set[str] = set()
+
+    def call(request: dict[str, Any]) -> bytes:
+        seen.add(request["id"])
+        return framed(json.dumps({"id": request["id"], "outcome": {"kind": "value"}}).encode())
+
+    for _ in range(20):
+        verdict_on(loaded, call)
+    assert len(seen) == 20
+    assert all(len(each) == 32 for each in seen)
+
+
+def test_a_process_that_never_starts_is_not_the_learners_fault() -> None:
+    class Silent(Impostor):
+        start_seconds = 0.1
+
+        def _run(self) -> None:
+            pass
+
+    with pytest.raises(IsolationError, match="did not start"):
+        Session(Work((), (), {}), lambda: Silent(loaded, loaded), LIMITS)
