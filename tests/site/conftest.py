@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from tests.conftest import need, need_command, need_module
+from tests.conftest import need_command, need_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,6 +190,3 @@ def watch_faults(page: Page) -> list[str]:
         ),
     )
     return faults
-
-
-__all__ = ["CHROMIUM_ARGUMENTS", "SIZES", "THEMES", "need", "watch_faults"]

@@ -36,10 +36,12 @@ def _traffic(context: BrowserContext, page: Page) -> dict[str, float]:
 
 
 def _view(page: Page, url: str) -> None:
-    """Open a page and read it to its end, so that lazy images load too."""
+    """Open a page and read it to its end, so that its font and its lazy images load too."""
     page.goto(url, wait_until="load")
-    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    page.wait_for_load_state("networkidle")
+    page.evaluate("document.fonts.ready")
+    if page.evaluate("document.images.length"):
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        page.wait_for_load_state("networkidle")
 
 
 def test_every_page_is_light(
