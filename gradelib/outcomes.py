@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import importlib
 import io
 import re
@@ -123,8 +124,12 @@ class Head(io.TextIOBase):
         return len(text)
 
 
+@functools.cache
 def load_driver(name: str) -> Callable[..., Any]:
     """The driver function named `"module:function"`; it must live in `gradelib.drivers`.
+
+    It is looked up once: what is loaded before a learner's code stays, whatever that code puts in
+    its place. A driver binds the hooks that it measures with when it is imported.
 
     A driver takes the answer and a case's inputs, builds what the task needs (tensors from a seed,
     a layer), uses the answer and returns plain data.

@@ -95,9 +95,10 @@ class Session(Mapping[str, Answer]):
             self._load()
         failure = self._failures[task]
         if failure is not None or self._process is None:
-            # It loaded before and no longer does, or nothing does.
-            detail = failure.detail if failure is not None else ""
-            return Outcome(Kind.CRASHED, detail=detail or "the code did not load a second time")
+            # It loaded before, and does not any more.
+            if failure is not None and failure.kind is not Kind.VALUE:
+                return failure
+            return Outcome(Kind.CRASHED, detail="its cell gave nothing the second time")
         deadline = min(time.monotonic() + check.seconds, self._end)
         request_id = secrets.token_hex(16)
         request = {
