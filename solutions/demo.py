@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _hand_in(course)
         with report.progress_bar(hidden=options.json) as progress:
             result = batch.grade_class(course, EXERCISE, jobs=options.jobs, progress=progress)
+        if result.failed:
+            raise CourseError(f"grading failed: {result.failed}")
         _nbgrader(course, "generate_feedback", EXERCISE)
         _nbgrader(course, "export")
         _nbgrader(course, "export", "--exporter", "gradelib.grading.exports.TaskCsvExport")
@@ -186,7 +188,7 @@ def _show(
     )
     if unsafe:
         console.print(f"Answers were not kept apart from this machine. {unsafe}")
-    example = next(row["feedback"] for row in rows if not row["score"] % 1 == 0)
+    example = next(row["feedback"] for row in rows if row["score"] % 1 != 0)
     console.print(f"Course:   {course.root}", soft_wrap=True)
     console.print(f"Feedback: {example} and beside it", soft_wrap=True)
     console.print(

@@ -19,6 +19,7 @@ from types import ModuleType
 from gradelib.checks import Check, PreparedCheck
 from gradelib.grading import release
 from gradelib.grading.errors import CourseError, Problem, SourceError
+from gradelib.grading.sandbox import NAMES
 from gradelib.grading.source import Exercise, find_exercises, read_exercise
 
 SETTINGS = "course.toml"
@@ -75,6 +76,8 @@ def _read_settings(path: Path) -> Settings:
             raise CourseError(f"{path}: `{name}` is missing")
         if name in data and (not isinstance(data[name], str) or not data[name]):
             raise CourseError(f"{path}: `{name}` must be text, got {data[name]!r}")
+    if data.get("isolation", NAMES[0]) not in NAMES:
+        raise CourseError(f"{path}: `isolation` must be one of {', '.join(NAMES)}")
     if unknown := set(data) - set(wanted):
         raise CourseError(f"{path}: unknown {sorted(unknown)}; known: {', '.join(wanted)}")
     return Settings(**data)

@@ -73,17 +73,25 @@ def nbgrader_of(course: Course) -> tuple[CourseDirectory, Any]:
 
 
 @contextmanager
-def open_gradebook(coursedir: CourseDirectory) -> Iterator[Gradebook]:
-    """The gradebook, made when it is not there yet. Raises CourseError when it cannot be opened."""
-    # A new gradebook asks `alembic`, which lies beside the interpreter, for its version.
+def alembic_on_path() -> Iterator[None]:
+    """nbgrader asks the command `alembic`, which lies beside the interpreter, when it makes a
+    gradebook."""
     before = os.environ.get("PATH", "")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
     try:
-        book = Gradebook(coursedir.db_url, coursedir.course_id)
-    except DBAPIError as error:
-        raise CourseError(f"the gradebook cannot be opened: {error.orig}") from error
+        yield
     finally:
         os.environ["PATH"] = before
+
+
+@contextmanager
+def open_gradebook(coursedir: CourseDirectory) -> Iterator[Gradebook]:
+    """The gradebook, made when it is not there yet. Raises CourseError when it cannot be opened."""
+    try:
+        with alembic_on_path():
+            book = Gradebook(coursedir.db_url, coursedir.course_id)
+    except DBAPIError as error:
+        raise CourseError(f"the gradebook cannot be opened: {error.orig}") from error
     with book:
         yield book
 

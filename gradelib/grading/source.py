@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook
+from nbformat import ValidationError
 
 from gradelib.cells import parse_cell
 from gradelib.grading.errors import CourseError, Problem, SourceError
@@ -108,6 +109,13 @@ def read_exercise(path: Path) -> Exercise:
         notebook = myst_to_notebook(text, add_source_map=True)
     except (MystMetadataParsingError, yaml.YAMLError) as error:
         raise SourceError([Problem(path, _line_in(str(error)), _one_line(error))]) from error
+    except ValidationError as error:
+        # nbformat does not say which cell it was; the option that is no list shows.
+        found = re.search(r"^:?tags:(?! *\[)", text, re.M)
+        line = text[: found.start()].count("\n") + 1 if found else 1
+        raise SourceError(
+            [Problem(path, line, f"a cell's tags or metadata: {error.message}")]
+        ) from error
     return _Reader(path, text, notebook).exercise()
 
 

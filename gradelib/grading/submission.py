@@ -101,6 +101,8 @@ class Layout:
         cls, exercise: str, notebook: dict[str, Any], files: Mapping[str, bytes] | None = None
     ) -> Layout:
         """A released notebook's layout."""
+        whole = [{**cell, "source": text_of(cell["source"])} for cell in notebook["cells"]]
+        notebook = {**notebook, "cells": whole}
         parts: dict[str, list[str]] = {}
         points: dict[str, float] = {}
         written: set[str] = set()
@@ -109,7 +111,7 @@ class Layout:
         for cell in notebook["cells"]:
             about = cell["metadata"].get("nbgrader", {})
             grade_id = about.get("grade_id", "")
-            source = text_of(cell["source"])
+            source = cell["source"]
             if about.get("grade") and not about.get("solution"):
                 points[grade_id.removeprefix(CHECK_PREFIX)] = float(about["points"])
             elif about.get("grade"):
@@ -389,10 +391,10 @@ class _Finder:
         return [after]
 
     def _untouched(self, part: str, text: str) -> bool:
-        return text.strip() == text_of(self.released[part]["source"]).strip()
+        return text.strip() == str(self.released[part]["source"]).strip()
 
     def _written(self, name: str) -> str:
-        stub = text_of(self.released[name]["source"])
+        stub = self.released[name]["source"]
         texts = [cell.source for i, cell in enumerate(self.raw) if self.keys.get(i) == name]
         answered = [text for text in texts if text.strip() and text.strip() != stub.strip()]
         if len(answered) > 1:
@@ -422,7 +424,7 @@ class _Finder:
         if key is None or key in self.part_ids:
             return False
         about = self.released[key]["metadata"].get("nbgrader", {})
-        same = self.raw[i].source.strip() == text_of(self.released[key]["source"]).strip()
+        same = self.raw[i].source.strip() == self.released[key]["source"].strip()
         return same and bool(about.get("locked") or about.get("grade"))
 
     def _note_steering(self) -> None:
@@ -432,7 +434,7 @@ class _Finder:
                 self.note(NoteKind.SUSPICIOUS, f"cell {key} carries the tag {cell.steering}")
             if (
                 key.startswith(CHECK_PREFIX)
-                and cell.source.strip() != text_of(self.released[key]["source"]).strip()
+                and cell.source.strip() != self.released[key]["source"].strip()
             ):
                 self.note(NoteKind.SUSPICIOUS, f"check cell {key} was edited")
         present = set(self.keys.values())
@@ -460,7 +462,7 @@ class _Finder:
         for released in self.layout.notebook["cells"]:
             key = _key_of(released)
             cell = json.loads(json.dumps(released))
-            cell["source"] = texts.get(key, edited.get(key, text_of(released["source"])))
+            cell["source"] = texts.get(key, edited.get(key, released["source"]))
             if cell["cell_type"] == "code":
                 cell |= {"outputs": [], "execution_count": None}
             made += [cell, *own.get(key, [])]
@@ -473,8 +475,7 @@ class _Finder:
     def _same_as_released(self, cell: RawCell) -> bool:
         """Whether a cell without an id is one of the release's own."""
         return any(
-            cell.source.strip() == text_of(each["source"]).strip()
-            for each in self.layout.notebook["cells"]
+            cell.source.strip() == each["source"].strip() for each in self.layout.notebook["cells"]
         )
 
 
