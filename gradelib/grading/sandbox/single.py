@@ -31,7 +31,6 @@ from gradelib.grading.sandbox.wire import Wire
 from gradelib.grading.work import IsolationError, Work
 from gradelib.judging import Answer
 
-
 # The container counts processes; a limit by user would count those of other containers too.
 _UNCOUNTED = 2**20
 
