@@ -14,7 +14,8 @@ from typing import Any
 from unittest import mock
 
 import torch
-from peft import LoraConfig, get_peft_model
+from bitsandbytes.nn import Linear4bit, Params4bit
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -36,7 +37,7 @@ def adapt(model: Any, t: Training) -> Any:
     if t.method != "full":
         assert not isinstance(t.targets, str)
         settings = LoraConfig(r=t.rank, target_modules=list(t.targets), task_type="CAUSAL_LM")
-        model = get_peft_model(model, settings, low_cpu_mem_usage=True)
+        model = get_peft_model(model, settings)
     model.train()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -45,6 +46,58 @@ def adapt(model: Any, t: Training) -> Any:
             if t.method != "full":
                 model.enable_input_require_grads()
     return model
+
+
+def quantize(model: Any, t: Training) -> Any:
+    """The model with every projection in its blocks made 4-bit, as bitsandbytes stores it."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear) and name != "lm_head":
+                setattr(module, name, _quantized(child, t))
+    model.is_loaded_in_4bit = True
+    model.requires_grad_(False)
+    if t.upcast_kept:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    return model
+
+
+def _quantized(linear: torch.nn.Linear, t: Training) -> Any:
+    nested = t.quantization == "nf4-dq"
+    quantized = Linear4bit(
+        linear.in_features,
+        linear.out_features,
+        bias=False,
+        compute_dtype=DTYPES[t.compute_dtype],
+        compress_statistics=nested,
+        quant_type="nf4",
+    )
+    quantized.weight = Params4bit(
+        linear.weight.data,
+        requires_grad=False,
+        compress_statistics=nested,
+        quant_type="nf4",
+        module=quantized,
+    )
+    return quantized.to("cpu")
+
+
+def weight_tensors(model: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a model's weights consist of, the scales of quantized ones included."""
+    for parameter in model.parameters():
+        yield parameter
+        state = getattr(parameter, "quant_state", None)
+        if state is not None:
+            yield state.absmax
+            if state.nested:
+                yield from (state.state2.absmax, state.offset)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of a model's weights."""
+    allocations = Allocations()
+    for tensor in weight_tensors(model):
+        allocations.add(tensor)
+    return allocations.now
 
 
 def autocast(t: Training) -> Any:
@@ -149,19 +202,13 @@ class Allocations(TorchDispatchMode):
         return output
 
 
-def training_peak(model: Any, t: Training, optimizer: Any = None) -> int:
+def training_peak(model: Any, t: Training) -> int:
     """Peak bytes of the second training step of `model`, weights and batch included."""
     allocations = Allocations()
-    for p in model.parameters():
-        allocations.add(p)
-        state = getattr(p, "quant_state", None)
-        if state is not None:
-            allocations.add(state.absmax)
-            if state.nested:
-                allocations.add(state.state2.absmax)
-                allocations.add(state.offset)
+    for tensor in weight_tensors(model):
+        allocations.add(tensor)
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = optimizer or torch.optim.AdamW(trained, lr=1e-4, foreach=True)
+    optimizer = torch.optim.AdamW(trained, lr=1e-4, foreach=True)
     ids = torch.randint(0, t.shape.vocab, (t.batch, t.seq))
     labels = ids.clone()
     allocations.add(ids)

@@ -89,8 +89,10 @@ def check(name: str, changes: dict[str, Any]) -> None:
     arguments = {"batch": 2, "seq": 390} | changes
     t = Training(shape=Shape.from_config(configuration), **arguments)
     measured = tape.saved_bytes(configuration, t)
-    # Measured on the embedding's frozen output the first block saves a little less.
-    assert saved_by_estimate(t) == pytest.approx(measured, rel=0.005)
+    # Without checkpointing nothing before the first adapter needs a gradient, so the first block of
+    # a LoRA model saves a little less than the others. That is not estimated.
+    within = 0.001 if t.method == "full" else 0.01
+    assert saved_by_estimate(t) == pytest.approx(measured, rel=within)
 
 
 @pytest.mark.parametrize(("name", "changes"), FAST)
