@@ -12,7 +12,21 @@ import pytest
 
 from tests.estimators.facts import HELD_ELSEWHERE, NOT_REPRODUCED, all_facts, testable
 
-TOPICS = ["comms", "config", "flops", "hardware", "lora", "mfu", "params", "quant", "wrong_answer"]
+TOPICS = [
+    "activations",
+    "comms",
+    "config",
+    "delta",
+    "flops",
+    "hardware",
+    "kv_cache",
+    "lora",
+    "mfu",
+    "params",
+    "quant",
+    "states",
+    "wrong_answer",
+]
 
 
 def covered() -> set[str]:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from gradelib.shapes import Shape
 from solutions.memory import training_peak_bytes
-from solutions.optimizers import OPTIMIZERS
+from solutions.optimizers import OPTIMIZERS, optimizer_bytes
 from solutions.overhead import CUBLAS_WORKSPACE_BYTES
 from solutions.precision import METHODS, PRECISIONS, formats
 from solutions.shapes import model_shape
 from solutions.training_memory import Training, training_memory, weight_parts
 from tests.conftest import need_module
+from tests.estimators.facts import fact, tolerance
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 GEMMA: dict[str, Any] = {
@@ -127,6 +128,30 @@ def test_a_4bit_step_reaches_the_estimated_peak(
     # Counted as if the largest matrix were restored while the MLP's gradients are at their most,
     # which in so small a model is seen: the estimate may be a little above.
     assert 0.98 <= allocated(t) / tape.training_peak(quantized, t) <= 1.06
+
+
+@pytest.mark.parametrize(("size", "name"), [("33B", "llama1-33b"), ("65B", "llama1-65b")])
+def test_qlora_takes_the_published_total(size: str, name: str) -> None:
+    # QLoRA's script made the adapters bfloat16, kept embeddings and head in 16 bits and used paged
+    # AdamW with float32 state, which `OPTIMIZERS` has in 8 bits only.
+    t = Training(
+        shape=model_shape(name),
+        batch=1,
+        seq=512,
+        method="qlora",
+        rank=64,
+        quantization="nf4-dq",
+        optimizer="paged_adamw8bit",
+        checkpointing=True,
+        adapter_dtype="bfloat16",
+        upcast_kept=False,
+        context_bytes=0,
+    )
+    memory = training_memory(t)
+    state = optimizer_bytes(t.trained_parameters, "adamw", "float32")
+    total = memory.total_bytes - memory.part_bytes("optimizer_state") + state
+    of = fact("qlora_guanaco_mem")
+    assert total / 10**9 == pytest.approx(of["expected"][size], **tolerance(of))
 
 
 settings = st.fixed_dictionaries(
