@@ -12,7 +12,9 @@ import re
 import symtable
 from collections.abc import Iterable
 
-_MAGIC = re.compile(r"^\s*(?:[%!]|\?)|^[^#'\"]*\?\s*$")
+_MAGIC = re.compile(r"^\s*(?:[%!]|\?)|^[^#'\"]*\?\s*$|^\s*[\w, ]+=\s*[%!]")
+# Cell magics that run the rest of the cell as Python, in the notebook's own namespace.
+_PYTHON_MAGICS = re.compile(r"\s*%%(?:time|capture|prun)\b")
 _CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -24,7 +26,9 @@ def parse_cell(source: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError:
         lines = source.split("\n")
-        if lines and lines[0].lstrip().startswith("%%"):
+        if lines[0].lstrip().startswith("%%"):
+            if not _PYTHON_MAGICS.match(lines[0]):
+                return ast.Module(body=[], type_ignores=[])  # another language, or only measured
             lines[0] = ""
         indents = (line[: len(line) - len(line.lstrip())] for line in lines)
         plain = [
@@ -105,8 +109,8 @@ def defined_names(sources: Iterable[str]) -> set[str]:
 
 
 def missing_names(source: str, known: Iterable[str]) -> list[str]:
-    """Global names that the functions and classes of a cell read, and that neither the cell nor
-    `known` defines."""
+    """Global names that a cell's code reads, now or when its functions are called, and that neither
+    the cell nor `known` defines."""
     try:
         tree = parse_cell(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -119,10 +123,13 @@ def missing_names(source: str, known: Iterable[str]) -> list[str]:
         if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
     }
     there = own | set(known) | set(dir(builtins))
-    wanted: set[str] = set()
+    # At top level: what decorators, default values and annotations read when the cell is run.
+    wanted = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     tables = list(table.get_children())
     while tables:
         inner = tables.pop()
-        wanted |= {s.get_name() for s in inner.get_symbols() if s.is_global() and s.is_referenced()}
+        shared = [symbol for symbol in inner.get_symbols() if symbol.is_global()]
+        wanted |= {symbol.get_name() for symbol in shared if symbol.is_referenced()}
+        there |= {symbol.get_name() for symbol in shared if symbol.is_assigned()}
         tables += inner.get_children()
     return sorted(wanted - there)

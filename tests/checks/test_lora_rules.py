@@ -1,0 +1,291 @@
+"""The rules of exercise 43 against peft itself, on the real architecture."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import pytest
+
+from gradelib.plain import to_plain
+from gradelib.rules import OPERATIONS, Rule, targeted_modules
+from gradelib.shapes import Shape
+from solutions.checks.lora import DEFAULTS, FREE, MODELS, TRAINABLE_LIMIT, lora_config
+from solutions.lora import lora_parameters
+from tests.conftest import need_module
+
+SIZES = {
+    "vocab_size": 262_144,
+    "hidden_size": 2560,
+    "intermediate_size": 10_240,
+    "num_hidden_layers": 34,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+}
+NAMES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+PATTERNS = [
+    "all-linear",
+    "ALL-LINEAR",
+    ["q_proj"],
+    ["q_proj", "down_proj"],
+    NAMES,
+    ["self_attn.q_proj", "mlp.down_proj"],
+    ["layers.3.self_attn.q_proj", "layers.11.mlp.up_proj"],
+    ["model.layers.0.self_attn.k_proj"],
+    r".*\.(q|v)_proj",
+    r"model\.layers\.\d+\.(self_attn|mlp)\..*_proj",
+    r"model\.layers\.(1|2|30)\.mlp\.\w+_proj",
+    r"(?i).*\.Q_PROJ",
+]
+# peft refuses these: nothing is hit, or something that is not a layer it can adapt.
+REFUSED = [
+    "q_proj",
+    ["c_attn"],
+    ["proj"],
+    ["Q_proj"],
+    ["q_proj."],
+    ["mlp"],
+    ["q_norm"],
+    [r".*q_proj"],
+    r"layers\.\d+\.self_attn\.q_proj",
+    r"model\.layers\.0.*",
+    r"model\.layers\.(1|2|30)\.mlp\.\w+",
+]
+
+
+@pytest.fixture(scope="module")
+def text_model():
+    """Gemma 3 4B without its vision tower, on the meta device. Not to be changed."""
+    for module in ("torch", "transformers"):
+        need_module(module)
+    import torch
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    with torch.device("meta"):
+        return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES))
+
+
+@pytest.fixture(scope="module")
+def whole_model():
+    """Gemma 3 4B with its vision tower, on the meta device. Not to be changed."""
+    for module in ("torch", "transformers"):
+        need_module(module)
+    import torch
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    vision = {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_hidden_layers": 27,
+        "num_attention_heads": 16,
+        "image_size": 896,
+        "patch_size": 14,
+        "vision_use_head": False,
+    }
+    with torch.device("meta"):
+        return Gemma3ForConditionalGeneration(Gemma3Config(text_config=SIZES, vision_config=vision))
+
+
+def numbered(rows):
+    return {
+        row[0].replace("{}", str(number)): tuple(row[2:])
+        for row in rows
+        for number in range(row[1])
+    }
+
+
+def small_model():
+    """All layers of Gemma 3 4B by name, with small sizes, on the meta device."""
+    import torch
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    small = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
+    with torch.device("meta"):
+        return Gemma3ForCausalLM(Gemma3TextConfig(**(SIZES | small)))
+
+
+def adapted_by_peft(config, model=None):
+    """Names of the layers that peft gives an adapter to, and its count of trainable parameters."""
+    from peft import LoraConfig, get_peft_model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted = get_peft_model(model or small_model(), LoraConfig(**config))
+    inside = "base_model.model."
+    names = {
+        name.removeprefix(inside).removesuffix(".lora_A")
+        for name, _ in adapted.named_modules()
+        if name.endswith(".lora_A")
+    }
+    return names, adapted.get_nb_trainable_parameters()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_modules_are_those_of_the_real_models(number, text_model, whole_model):
+    import torch
+
+    model = (text_model, whole_model)[number]
+    modules = dict(model.named_modules())
+    linear = {
+        name: (module.in_features, module.out_features)
+        for name, module in modules.items()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    }
+    assert numbered(MODELS[number]["linear"]) == linear
+    assert set(numbered(MODELS[number]["other"])) == set(modules) - set(linear)
+
+
+def test_the_keys_and_defaults_are_those_of_peft():
+    need_module("peft")
+    from peft import LoraConfig
+
+    assert list(DEFAULTS) == list(inspect.signature(LoraConfig).parameters)
+    made = to_plain(LoraConfig().to_dict())
+    made.pop("peft_version")
+    assert made == {key: DEFAULTS[key] for key in made}
+    assert set(FREE) <= set(DEFAULTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", PATTERNS, ids=str)
+def test_targets_are_read_as_peft_reads_them(targets):
+    need_module("peft")
+    need_module("transformers")
+    expected, _ = adapted_by_peft({"r": 2, "target_modules": targets, "task_type": "CAUSAL_LM"})
+    linear = list(numbered(MODELS[0]["linear"]))
+    assert set(targeted_modules(targets, linear)) == expected
+    assert OPERATIONS["targets-exist"]({"target_modules": targets}, {"models": MODELS})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", REFUSED, ids=str)
+def test_targets_that_peft_refuses_do_not_exist(targets):
+    need_module("peft")
+    need_module("transformers")
+    with pytest.raises(ValueError, match=r"[Tt]arget"):
+        adapted_by_peft({"r": 2, "target_modules": targets, "task_type": "CAUSAL_LM"})
+    assert not OPERATIONS["targets-exist"]({"target_modules": targets}, {"models": MODELS})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dora", [False, True])
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]], ids=str)
+def test_the_adapters_parameters_are_counted_as_peft_counts_them(targets, dora):
+    need_module("peft")
+    need_module("transformers")
+    import torch
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    with torch.device("meta"):
+        model = Gemma3ForCausalLM(Gemma3TextConfig(**SIZES))
+    config = {"r": 4, "target_modules": targets, "task_type": "CAUSAL_LM", "use_dora": dora}
+    _, trainable = adapted_by_peft(config, model)
+    fits = OPERATIONS["lora-parameters-at-most"]
+    assert fits(config, {"models": MODELS, "limit": trainable})
+    assert not fits(config, {"models": MODELS, "limit": trainable - 1})
+    if not dora:
+        assert trainable == lora_parameters(Shape.gemma3("4b"), 4, targets)
+
+
+@pytest.mark.slow
+def test_peft_builds_every_accepted_configuration_and_adapts_a_model_with_it():
+    need_module("peft")
+    need_module("transformers")
+    for answer in [lora_config.reference, *lora_config.also_right]:
+        config = to_plain(answer())
+        targets = config["target_modules"]
+        if isinstance(targets, frozenset):
+            config["target_modules"] = set(targets)
+        if "language_model" in targets:
+            continue  # written for the model with a vision tower
+        names, _ = adapted_by_peft(config)
+        assert any("self_attn" in name for name in names)
+        assert any("mlp" in name for name in names)
+
+
+def test_a_percent_of_the_model_is_the_limit():
+    assert TRAINABLE_LIMIT == 38_800_993
+    shape = Shape.gemma3("4b")
+    rank_16, rank_32 = (lora_parameters(shape, r, "all-linear") for r in (16, 32))
+    assert rank_16 < TRAINABLE_LIMIT < rank_32
+
+
+RULES = {rule.id: rule for rule in lora_config.rules}
+RIGHT = lora_config.reference()
+
+
+def broken(changes):
+    """Ids of the rules that the reference with these changes breaks."""
+    value = to_plain({key: item for key, item in {**RIGHT, **changes}.items() if item is not None})
+    return [name for name, rule in RULES.items() if not rule.holds(value)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({"r": 16.0}, "rank out of range"),
+        ({"r": True}, "rank out of range"),
+        ({"r": "16"}, "rank out of range"),
+        ({"r": 3}, "rank out of range"),
+        ({"lora_alpha": 7}, "scaling out of range"),
+        ({"lora_alpha": "32"}, "scaling out of range"),
+        ({"use_rslora": True, "lora_alpha": 32}, "scaling out of range"),
+        ({"lora_dropout": "0.1"}, "dropout out of range"),
+        ({"lora_dropout": -0.1}, "dropout out of range"),
+        ({"bias": "lora_only"}, "biases trained"),
+        ({"task_type": None}, "wrong task type"),
+        ({"task_type": "causal_lm"}, "wrong task type"),
+        ({"init_lora_weights": "pissa"}, "does not start from the base model"),
+        ({"modules_to_save": ["norm"]}, "whole matrices trained"),
+        ({"rank_pattern": {"q_proj": 64}}, "other settings changed"),
+        ({"exclude_modules": ["q_proj"]}, "other settings changed"),
+        ({"target_modules": ["embed_tokens", "q_proj"]}, "head or embedding adapted"),
+        ({"target_modules": r".*(q_proj|lm_head|down_proj)"}, "head or embedding adapted"),
+        ({"target_modules": "q_proj"}, "targets that do not exist"),
+        ({"target_modules": ["q_proj", "wi"]}, "targets that do not exist"),
+        ({"target_modules": [16]}, "targets that do not exist"),
+        ({"target_modules": "("}, "targets that do not exist"),
+        ({"target_modules": r".*"}, "head or embedding adapted"),
+        ({"target_modules": r"model\.layers\..*"}, "targets that do not exist"),
+        ({"target_modules": ["fc1", "fc2"]}, "attention not reached"),
+        ({"target_modules": r".*vision_tower.*(q_proj|fc1)"}, "attention not reached"),
+        ({"target_modules": NAMES, "r": 32}, "too many trainable parameters"),
+    ],
+    ids=str,
+)
+def test_a_wrong_choice_breaks_its_rule_first(changes, first):
+    assert broken(changes)[0] == first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"r": None, "lora_alpha": None},
+        {"r": 4, "lora_alpha": 2},
+        {"lora_alpha": 64.0},
+        {"bias": None, "lora_dropout": None},
+        {"lora_dropout": 0},
+        {"rank_pattern": {}, "exclude_modules": []},
+        {"target_modules": NAMES},
+        {"target_modules": set(NAMES)},
+        {"target_modules": ["q_proj", "up_proj"], "r": 64, "lora_alpha": 64},
+        {"target_modules": ["layers.0.self_attn.q_proj", "layers.0.mlp.up_proj"]},
+        {"target_modules": r".*language_model\..*_proj"},
+        {"inference_mode": False, "fan_in_fan_out": False, "auto_mapping": None},
+    ],
+    ids=str,
+)
+def test_a_right_choice_breaks_no_rule(changes):
+    assert broken(changes) == []
+
+
+def test_a_pattern_that_never_ends_is_refused_in_time():
+    hostile = r"(model|model\.|[a-z.0-9_]+)+!"
+    assert "targets that do not exist" in broken({"target_modules": hostile})
+
+
+def test_a_rule_with_an_unknown_operation_names_those_that_are_known():
+    with pytest.raises(ValueError, match="targets-exist"):
+        Rule("typo", "A sentence.", "targets-exists")
