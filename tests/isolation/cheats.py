@@ -448,7 +448,8 @@ def treasure(x):
     "shared memory": """
 import os
 def treasure(x):
-    for name in os.listdir("/dev/shm"): return open("/dev/shm/" + name).read()
+    for name in os.listdir("/dev/shm"):
+        if name == "@NAME@": return open("/dev/shm/" + name).read()
 """,
     "a sibling's files": """
 import glob

@@ -15,7 +15,7 @@ from gradelib.judging import judge
 from gradelib.verdicts import Verdict
 from tests.conftest import need_command
 
-LIMITS = Limits(load_seconds=2.0, total_seconds=30.0, memory_bytes=128 * 2**20)
+LIMITS = Limits(load_seconds=1.0, total_seconds=30.0, memory_bytes=128 * 2**20)
 # What the cheats look for. It is drawn anew for every run, so that no source file holds it.
 TOKEN = secrets.token_hex(16)
 
@@ -61,9 +61,9 @@ CHECKS = {
 
 @pytest.fixture(scope="session")
 def checks() -> dict[str, PreparedCheck]:
-    """The course's checks; a call may take two seconds."""
+    """The course's checks; a call may take one second, four when the machine is busy."""
     prepared = {name: check.prepare(name, TOKEN) for name, check in CHECKS.items()}
-    return {name: replace(check, seconds=2.0) for name, check in prepared.items()}
+    return {name: replace(check, seconds=1.0) for name, check in prepared.items()}
 
 
 @pytest.fixture(scope="session")

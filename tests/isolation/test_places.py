@@ -382,3 +382,30 @@ exec {sys.executable} "$@"
     ):  # fmt: skip
         assert option in asked
     assert str(CHECKOUT / "solutions") not in asked
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+def test_a_busy_machine_costs_nobody_a_mark(checks: dict[str, PreparedCheck]) -> None:
+    need_command("bwrap", "apt-get install bubblewrap")
+    # Half of the call's limit, if the processor were its own; it is not.
+    source = """
+import time
+def double(x):
+    while time.process_time() < 0.5: pass
+    return 2 * x
+"""
+    place = isolation("bubblewrap", limits=replace(LIMITS, load_seconds=10.0))
+    check = replace(checks["double"], seconds=1.0)
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(4 * (os.cpu_count() or 1))
+    ]
+    try:
+        with place.open(Work((), (), {"double": (source,)})) as loaded:
+            assert judge(loaded["double"], check).score == 1
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+        place.close()

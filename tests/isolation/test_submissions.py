@@ -160,7 +160,7 @@ def test_a_bad_submission_costs_its_own_task_alone(grade: Grade, name: str, firs
     assert verdicts["double"].status in statuses, verdicts["double"].message
     assert verdicts["double"].score == 0
     assert verdicts["area"].score == 1, verdicts["area"].message
-    assert time.monotonic() - begun < 3 * LIMITS.load_seconds
+    assert time.monotonic() - begun < 10 * LIMITS.load_seconds
 
 
 @pytest.mark.parametrize("name", RIGHT_ALL_THE_SAME)

@@ -36,7 +36,8 @@ if LINUX:
     from gradelib.grading.sandbox import linux, system_calls
 
 READY = b"ready"
-# How an answer process ended, besides "exit N" and "signal N".
+# How an answer process ended, besides "exit N" and "signal N". `STOPPED` is followed by how long it
+# had waited for a busy machine, in seconds.
 STOPPED, OUT_OF_TIME, OUT_OF_MEMORY = "stopped", "out of time", "out of memory"
 # Static copies of these stand in for /proc, which libraries read to learn about the machine.
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "version")
@@ -89,9 +90,12 @@ def main(control_fd: int, options_json: str, apart: str) -> None:
         request, descriptors, _, _ = socket.recv_fds(control, 1, 2)
         if not request:
             return
-        if os.fork() == 0:
-            control.close()
-            _supervise(descriptors[0], descriptors[1], options.limits, how)
+        try:
+            if os.fork() == 0:
+                control.close()
+                _supervise(descriptors[0], descriptors[1], options.limits, how)
+        except OSError as error:  # no memory, too many processes: for now
+            _refuse(descriptors[0], error)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -101,7 +105,7 @@ def single(options_json: str) -> NoReturn:
     one apart, and kills it: its own bubblewrap, a container. Its exit status says how it ended."""
     options = Options.from_json(options_json)
     _prepare(options, Apart.AROUND)
-    memory = MemoryWatch(options.limits.memory_bytes)
+    watch = Watch(options.limits.memory_bytes)
     process = os.fork()
     if process == 0:
         _answer_process(0, 1, "/tmp", options.limits, Apart.AROUND)
@@ -109,7 +113,7 @@ def single(options_json: str) -> NoReturn:
         pid, status, usage = os.wait4(process, os.WNOHANG)
         if pid == process:
             os._exit(_EXIT_STATUS.get(_ending(status, usage, options.limits), 1))
-        if memory.exceeded(process):
+        if watch.exceeded(process):
             os._exit(_EXIT_STATUS[OUT_OF_MEMORY])
         time.sleep(_WATCH_SECONDS)
 
@@ -149,13 +153,13 @@ def _supervise(wire_fd: int, lifeline_fd: int, limits: Limits, how: Apart) -> No
             linux.new_namespaces()
         else:
             scratch = tempfile.mkdtemp(prefix="one-gpu-")
-        memory = MemoryWatch(limits.memory_bytes) if how is Apart.OWN else None
+        watch = Watch(limits.memory_bytes) if how is Apart.OWN else None
         process = os.fork()
         if process == 0:
             lifeline.close()
             _answer_process(wire_fd, wire_fd, scratch, limits, how)
         os.close(wire_fd)
-        ended = _watch(process, lifeline, limits, how, memory)
+        ended = _watch(process, lifeline, limits, how, watch)
         if how is Apart.NOT:
             shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -166,7 +170,7 @@ def _supervise(wire_fd: int, lifeline_fd: int, limits: Limits, how: Apart) -> No
 
 
 def _watch(
-    process: int, lifeline: socket.socket, limits: Limits, how: Apart, memory: MemoryWatch | None
+    process: int, lifeline: socket.socket, limits: Limits, how: Apart, watch: Watch | None
 ) -> str:
     """Wait for the answer process's end, and bring it about when the judge hangs up or memory runs
     out. How it ended, in words for the judge."""
@@ -180,8 +184,9 @@ def _watch(
         if pid == process:
             return _ending(status, usage, limits)
         if _hung_up(lifeline):
-            return _killed(process, how, STOPPED)
-        if memory is not None and memory.exceeded(process):
+            waited = watch.waited_seconds(process) if watch is not None else 0.0
+            return _killed(process, how, f"{STOPPED} {waited:.2f}")
+        if watch is not None and watch.exceeded(process):
             return _killed(process, how, OUT_OF_MEMORY)
 
 
@@ -210,8 +215,9 @@ def _killed(process: int, how: Apart, why: str) -> str:
     return why
 
 
-class MemoryWatch:
-    """The memory of a process and its descendants together, which no resource limit bounds."""
+class Watch:
+    """What the kernel tells of an answer process: the memory of it and its descendants together,
+    which no resource limit bounds, and how long it had to wait."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -235,16 +241,25 @@ class MemoryWatch:
         used = (max(0, seen[pid][1] - self._shared_bytes) for pid in family if pid in seen)
         return sum(used) > self._limit_bytes
 
+    def waited_seconds(self, process: int) -> float:
+        """How long the process was ready to run while the machine was busy with others."""
+        with contextlib.suppress(OSError, ValueError, IndexError):  # not every kernel keeps count
+            return int(self._read(f"{process}/schedstat").split()[1]) / 1e9
+        return 0.0
+
     def _look(self, pid: int) -> tuple[int, int]:
         """A process's parent, and its memory in bytes, without files that it has mapped."""
-        descriptor = os.open(f"{pid}/status", os.O_RDONLY, dir_fd=self._proc)
-        try:
-            text = os.read(descriptor, 8192).decode("ascii", "replace")
-        finally:
-            os.close(descriptor)
-        found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        lines = self._read(f"{pid}/status").splitlines()
+        found = dict(line.split(":", 1) for line in lines if ":" in line)
         kibibytes = sum(int(found[name].split()[0]) for name in ("RssAnon", "RssShmem"))
         return int(found["PPid"]), kibibytes * 1024
+
+    def _read(self, path: str) -> str:
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=self._proc)
+        try:
+            return os.read(descriptor, 8192).decode("ascii", "replace")
+        finally:
+            os.close(descriptor)
 
 
 def _answer_process(

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from gradelib import plain
 from gradelib.checks import PreparedCase, PreparedCheck
-from gradelib.grading.sandbox.server import OUT_OF_MEMORY, OUT_OF_TIME
+from gradelib.grading.sandbox.server import OUT_OF_MEMORY, OUT_OF_TIME, STOPPED
 from gradelib.grading.sandbox.wire import ClosedError, Wire
 from gradelib.grading.work import IsolationError, Limits, Work
 from gradelib.judging import Answer
@@ -23,6 +23,9 @@ from gradelib.outcomes import Kind, Outcome
 
 START_SECONDS = 30.0
 _DYING_SECONDS = 1.0
+# A process that waited for a busy machine for this share of its time gets another try, with more.
+_STARVED_SHARE = 0.3
+_SECOND_TRY = 4.0
 _SIGNALS = {
     4: "illegal instruction",
     6: "abort",
@@ -62,6 +65,7 @@ class Session(Mapping[str, Answer]):
         self._start = start
         self._limits = limits
         self._end = time.monotonic() + limits.total_seconds
+        self._stretch = 1.0
         self._process: AnswerProcess | None = None
         # Tasks whose own cell took the process down; their cells are left out from then on.
         self._lost: dict[_Cell, Outcome] = {}
@@ -99,7 +103,8 @@ class Session(Mapping[str, Answer]):
             if failure is not None and failure.kind is not Kind.VALUE:
                 return failure
             return Outcome(Kind.CRASHED, detail="its cell gave nothing the second time")
-        deadline = min(time.monotonic() + check.seconds, self._end)
+        seconds = check.seconds * self._stretch
+        deadline = min(time.monotonic() + seconds, self._end)
         request_id = secrets.token_hex(16)
         request = {
             "id": request_id,
@@ -113,23 +118,21 @@ class Session(Mapping[str, Answer]):
             reply = self._reply(self._process, request_id, "outcome", deadline)
             return Outcome.from_data(reply)
         except (TimeoutError, ClosedError, plain.WireError) as error:
-            return self._lose(error, check.seconds)
+            outcome = self._lose(error, seconds)
+            return self.call(task, one, check) if outcome is None else outcome
 
     def _load(self) -> None:
         """Load every cell that can be, in as many processes as that takes."""
-        for _ in range(len(self._cells) + 1):
-            culprit = self._try_to_load()
-            if culprit is None:
-                return
-        raise AssertionError("each attempt leaves one more cell out")
+        while not self._try_to_load():
+            pass  # each attempt but one leaves a cell out
 
-    def _try_to_load(self) -> _Cell | None:
-        """Load what is left; the cell that took the process down, or None."""
+    def _try_to_load(self) -> bool:
+        """Load what is left. False when the process was lost: then there is less to load."""
         cells = [cell for cell in self._cells if cell not in self._lost]
         if time.monotonic() >= self._end:
             late = Outcome(Kind.TIMED_OUT, detail=self._late())
             self._failures = dict.fromkeys(self._work.answers, late)
-            return None
+            return True
         process = self._started()
         request_id = secrets.token_hex(16)
         request = {
@@ -145,24 +148,26 @@ class Session(Mapping[str, Answer]):
         }
         self._process = process
         position = 0
+        seconds = self._limits.load_seconds * self._stretch
         try:
             process.wire.send(request, time.monotonic() + START_SECONDS)
             while True:
-                deadline = min(time.monotonic() + self._limits.load_seconds, self._end)
+                deadline = min(time.monotonic() + seconds, self._end)
                 message = self._message(process, request_id, deadline)
                 if "loaded" in message:
                     break
                 position = self._position(message, position, len(cells))
             self._failures = self._read_failures(message["loaded"])
-            return None
+            return True
         except (TimeoutError, ClosedError, plain.WireError) as error:
-            outcome = self._lose(error, self._limits.load_seconds)
-            if not cells:
+            outcome = self._lose(error, seconds)
+            if outcome is not None and not cells:
                 raise IsolationError(
                     f"the answer process could not load anything: {outcome.detail}"
                 ) from error
-            self._lost[cells[position]] = outcome
-            return cells[position]
+            if outcome is not None:
+                self._lost[cells[position]] = outcome
+            return False
 
     def _started(self) -> AnswerProcess:
         process = self._start()
@@ -208,21 +213,25 @@ class Session(Mapping[str, Answer]):
             failures[task] = lost
         return failures
 
-    def _lose(self, error: Exception, seconds: float) -> Outcome:
-        """End the process, and say why it was lost."""
+    def _lose(self, error: Exception, seconds: float) -> Outcome | None:
+        """End the process, and say why it was lost; None when it deserves another try."""
         assert self._process is not None
         # A closed wire: it is about to end by itself, and how is worth knowing.
         how = self._process.end(_DYING_SECONDS if isinstance(error, ClosedError) else 0.0)
         self._process = None
+        what, _, number = how.partition(" ")
         if isinstance(error, TimeoutError) or how == OUT_OF_TIME:
             late = time.monotonic() >= self._end or how == OUT_OF_TIME
+            starved = what == STOPPED and float(number) > _STARVED_SHARE * seconds
+            if starved and not late and self._stretch == 1.0:
+                self._stretch = _SECOND_TRY
+                return None
             return Outcome(Kind.TIMED_OUT, detail=self._late() if late else f"after {seconds:g} s")
         if how == OUT_OF_MEMORY:
             limit = self._limits.memory_bytes / 2**30
             return Outcome(Kind.OUT_OF_MEMORY, detail=f"more than {limit:g} GiB")
         if isinstance(error, plain.WireError):
             return Outcome(Kind.CRASHED, detail="it wrote to the channel that carries its results")
-        what, _, number = how.partition(" ")
         if what == "signal":
             name = _SIGNALS.get(int(number), f"signal {number}")
             return Outcome(Kind.CRASHED, detail=f"its process ended: {name}")

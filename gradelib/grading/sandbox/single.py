@@ -163,7 +163,7 @@ class _SingleProcess:
                     subprocess.run(self._kill, capture_output=True, check=False)
                 self._process.kill()
                 self._process.wait()
-                return STOPPED
+                return f"{STOPPED} 0"
             self.wire.close()
             self._log.seek(0)
             said = self._log.read().decode(errors="replace").strip()[-2000:]

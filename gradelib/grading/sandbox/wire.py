@@ -44,7 +44,9 @@ class Wire:
         self._wait_until(deadline)
         try:
             self._stream.sendall(frame(message))
-        except (BrokenPipeError, ConnectionError) as error:
+        except TimeoutError:
+            raise
+        except OSError as error:
             raise ClosedError from error
 
     def receive(self, deadline: float) -> Any:
@@ -65,7 +67,9 @@ class Wire:
             self._wait_until(deadline)
             try:
                 chunk = self._stream.recv(min(count - len(received), 2**20))
-            except ConnectionError as error:
+            except TimeoutError:
+                raise
+            except OSError as error:
                 raise ClosedError from error
             if not chunk:
                 raise ClosedError
