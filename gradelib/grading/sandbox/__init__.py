@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from gradelib.grading.sandbox.places import Bubblewrap, Unisolated
 from gradelib.grading.sandbox.server import Options
@@ -17,6 +18,8 @@ _INSTALL = (
     "Fedora: `dnf install bubblewrap`), or podman or docker (macOS, Windows). To run it without any isolation, which "
     "lets it read and change your files, ask for `none` by name."
 )
+_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+_PROFILE = " This kernel's AppArmor refuses user namespaces: load the profile for bubblewrap, as THREATS.md says, or grade as root."
 NAMES = ("bubblewrap", "podman", "docker", "none")
 
 
@@ -40,4 +43,5 @@ def choose(name: str | None, options: Options, image: str) -> Isolation:
             except IsolationError as error:
                 place.close()
                 reasons.append(f"{place.name}: {error}")
-    raise IsolationError(f"{'; '.join(reasons)}. {_INSTALL}")
+    restricted = _APPARMOR.is_file() and _APPARMOR.read_text(encoding="ascii").strip() == "1"
+    raise IsolationError(f"{'; '.join(reasons)}. {_INSTALL}{_PROFILE if restricted else ''}")
