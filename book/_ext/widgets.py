@@ -105,6 +105,9 @@ LEDGER_MODELS = (
     ),
 )
 
+# QLoRA's. (INT8 layers work in another way, and the ledger leaves them out.)
+LEDGER_SCHEMES = ("nf4-dq", "nf4")
+
 # One card for each size of memory that people rent or own.
 LEDGER_GPUS = ("rtx3060", "t4", "l4", "a100-40gb", "a100-80gb", "h200-sxm")
 
@@ -148,7 +151,7 @@ def _short_title(title: str) -> str:
 def _model_data(name: str) -> dict[str, Any]:
     from solutions.layers import linear_layers
     from solutions.parameters import parameter_count
-    from solutions.quantization import SCHEMES, kept_weights, quantized_bytes
+    from solutions.quantization import kept_weights, quantized_bytes
     from solutions.shapes import GEMMA3, model_shape, published_configs
     from solutions.tensors import model_tensors
 
@@ -172,7 +175,7 @@ def _model_data(name: str) -> dict[str, Any]:
         **{field: getattr(shape, field) for field in (*fields, "global_layers", "local_layers")},
         "parameters": parameter_count(shape),
         "kept_weights": kept_weights(shape),
-        "quantized_bytes": {scheme: quantized_bytes(shape, scheme) for scheme in SCHEMES},
+        "quantized_bytes": {scheme: quantized_bytes(shape, scheme) for scheme in LEDGER_SCHEMES},
         "linear": [(layer.inputs, layer.outputs, layer.count) for layer in layers],
         "linear_weights": sum(layer.weights for layer in layers),
         "largest_linear": max(layer.inputs * layer.outputs for layer in layers),

@@ -322,6 +322,6 @@
   }
 
   window.oneGpu = Object.assign(window.oneGpu || {}, {
-    formats: { FORMATS, width, bias, decode, encode, neighbours, examine, parse, show, typed, approximate, compare, finite },
+    formats: { FORMATS, width, bias, decode, encode, examine, parse, show, typed, approximate, compare },
   });
 })();

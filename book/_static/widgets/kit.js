@@ -248,15 +248,20 @@
 
   // ---- speech, address, start
 
+  /** `action`, once nobody has called for it for a while. */
+  function afterPause(milliseconds, action) {
+    let timer = 0;
+    return (argument) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => action(argument), milliseconds);
+    };
+  }
+
   /** Speaks a sentence to screen readers once the reader has paused. */
   function announcer(root) {
     const region = el("p", { class: "visually-hidden", "aria-live": "polite" });
-    let timer = 0;
     root.append(region);
-    return (sentence) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => { region.textContent = sentence; }, 700);
-    };
+    return afterPause(700, (sentence) => { region.textContent = sentence; });
   }
 
   /** A widget's state in the page's address, "#name?key=value": a link brings another reader to the same view. */
@@ -266,9 +271,8 @@
         const [start, query] = decodeURI(location.hash.slice(1)).split("?");
         return start === name && query ? Object.fromEntries(new URLSearchParams(query)) : {};
       },
-      write(state) {
-        history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`);
-      },
+      // Browsers refuse when the address changes often, as it would under a slider.
+      write: afterPause(300, (state) => history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`)),
     };
   }
 
@@ -289,6 +293,6 @@
     }
   }
 
-  const kit = { el, svg, text, number, range, select, checkbox, button, count, fixed, bytes, share, table, tableToggle, ticks, stackedBars, linePlot, announcer, address, define };
+  const kit = { el, text, number, range, select, checkbox, button, count, fixed, bytes, share, table, tableToggle, stackedBars, linePlot, announcer, address, define };
   window.oneGpu = Object.assign(window.oneGpu || {}, { kit });
 })();

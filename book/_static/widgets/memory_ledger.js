@@ -37,7 +37,7 @@
     precision: [["bfloat16", "bfloat16"], ["bfloat16-mixed", "bfloat16, mixed"], ["float16", "float16"], ["float16-mixed", "float16, mixed"], ["float32", "float32"]],
     optimizer: [["adamw", "AdamW"], ["adamw8bit", "AdamW, 8-bit"], ["paged_adamw8bit", "AdamW, 8-bit, paged"], ["adafactor", "Adafactor"], ["momentum", "SGD with momentum"], ["sgd", "SGD"]],
     attention: [["sdpa", "fused (SDPA)"], ["eager", "eager"]],
-    quantization: [["nf4-dq", "NF4, double"], ["nf4", "NF4"], ["int8", "INT8"]],
+    quantization: [["nf4-dq", "NF4, double"], ["nf4", "NF4"]],
     rank: [4, 8, 16, 32, 64, 128].map((rank) => [String(rank), String(rank)]),
   };
   const START = { model: "gemma3-4b", method: "full", precision: "bfloat16", optimizer: "adamw", batch: 1, seq: 1024, checkpointing: false, attention: "sdpa", quantization: "nf4-dq", rank: 16 };

@@ -199,5 +199,5 @@
     return { moment: peak, bytes: total(parts.always) + total(parts[peak]) };
   }
 
-  Object.assign(window.oneGpu, { memory: { trainingMemory, peakOf, trainedParameters: (setting) => training(setting).trainedParameters } });
+  Object.assign(window.oneGpu, { memory: { trainingMemory, peakOf } });
 })();

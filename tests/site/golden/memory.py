@@ -8,14 +8,13 @@ from typing import Any
 
 from solutions.optimizers import OPTIMIZERS
 from solutions.precision import METHODS, PRECISIONS
-from solutions.quantization import SCHEMES
 from solutions.shapes import model_shape
 from solutions.training_memory import Training, training_memory
 
 RANKS = (4, 8, 16, 64)
 
 
-def settings(models: Sequence[str], count: int) -> list[dict[str, Any]]:
+def settings(models: Sequence[str], schemes: Sequence[str], count: int) -> list[dict[str, Any]]:
     """Settings as the ledger holds them; each model, window and method turns up many times."""
     draw = random.Random(34)
     found = []
@@ -33,7 +32,7 @@ def settings(models: Sequence[str], count: int) -> list[dict[str, Any]]:
                 "optimizer": draw.choice(OPTIMIZERS),
                 "attention": draw.choice(["sdpa", "eager"]),
                 "checkpointing": draw.random() < 0.5,
-                "quantization": draw.choice(SCHEMES),
+                "quantization": draw.choice(schemes),
                 "rank": draw.choice(RANKS),
                 "batch": draw.choice([1, 1, 2, 3, 8, 64]),
                 "seq": seq,
