@@ -71,6 +71,7 @@ def test_a_search_from_the_header_finds_and_opens_a_page(tab: Page, start: str) 
         "#search-results .search li a", "as => as.map(a => a.getAttribute('href'))"
     )
     assert any("glossary.html" in hit for hit in hits), hits
+    assert "found" in tab.locator("#search-results > [role=status]").inner_text()
     tab.click("#search-results .search li a >> nth=0")
     tab.wait_for_selector("main h1")
     assert "search.html" not in tab.url
@@ -132,6 +133,19 @@ def test_the_contents_open_on_a_phone_and_close_with_escape(browser: Browser, st
     page.tap("#contents >> text=Glossary")
     page.wait_for_url("**/glossary.html")
     assert page.get_attribute("#contents a.current", "aria-current") == "page"
+    context.close()
+
+
+def test_the_current_page_is_in_view_in_long_contents(browser: Browser, start: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 260})
+    page = context.new_page()
+    page.goto(f"{start}/references.html")
+    page.wait_for_function("document.getElementById('contents').scrollTop > 0")
+    box, link = (
+        page.locator("#contents").bounding_box(),
+        page.locator("#contents a.current").bounding_box(),
+    )
+    assert box["y"] <= link["y"] <= box["y"] + box["height"] - link["height"]
     context.close()
 
 

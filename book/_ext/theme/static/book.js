@@ -24,9 +24,14 @@
   dark.addEventListener("change", function () { applyChoice(root.dataset.choice); });
   applyChoice(root.dataset.choice);
 
-  // Contents on narrow screens.
+  // Contents: the current page is in view; on narrow screens they open and close.
   var menuButton = document.getElementById("menu-button");
   var contents = document.getElementById("contents");
+
+  var current = contents.querySelector("a.current");
+  if (current && contents.scrollHeight > contents.clientHeight) {
+    contents.scrollTop = current.offsetTop - contents.clientHeight / 3;
+  }
 
   function setMenu(open) {
     menuButton.setAttribute("aria-expanded", String(open));

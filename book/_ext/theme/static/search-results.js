@@ -24,6 +24,9 @@
   }
 
   new MutationObserver(function () {
+    // Announce how many pages were found, not each of them.
+    var count = results.querySelector(":scope > p.search-summary:not([role])");
+    if (count) { count.setAttribute("role", "status"); }
     results.querySelectorAll(".search > li").forEach(describe);
   }).observe(results, { childList: true, subtree: true });
 })();
