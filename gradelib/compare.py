@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gradelib.plain import Array
+from gradelib.plain import MAX_ITEMS, Array
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,17 @@ def difference(got: Any, expected: Any, tolerance: Tolerance = exact) -> Differe
 def _difference(
     got: Any, expected: Any, tolerance: Tolerance, path: tuple[Any, ...]
 ) -> Difference | None:
-    if isinstance(got, Array) != isinstance(expected, Array):
-        got = got.tolist() if isinstance(got, Array) else got
-        expected = expected.tolist() if isinstance(expected, Array) else expected
+    if isinstance(got, Array) and isinstance(expected, list):
+        got = _as_list(got)
+    if isinstance(got, list) and isinstance(expected, Array):
+        expected = _as_list(expected)
     if kind_of(got) != kind_of(expected):
         return Difference(Differs.TYPE, got, expected, path)
     if isinstance(expected, Array):
         if got.shape != expected.shape:
             return Difference(Differs.LENGTH, list(got.shape), list(expected.shape), path)
+        if got == expected:
+            return None
         return _first(enumerate(zip(got.values(), expected.values(), strict=True)), tolerance, path)
     if isinstance(expected, list):
         if len(got) != len(expected):
@@ -154,6 +157,12 @@ def _number_difference(
         if near:
             return None
     return Difference(Differs.VALUE, got, expected, path)
+
+
+def _as_list(array: Array) -> Array | list[Any]:
+    # A longer one equals no list that plain data can hold, and takes time that a learner chose.
+    short = array.shape and math.prod(array.shape) <= MAX_ITEMS
+    return array.tolist() if short else array
 
 
 def _is_finite(value: int | float) -> bool:

@@ -269,7 +269,7 @@ def _general(tried: Sequence[_Tried], failing: _Tried) -> str | None:
 
 
 def _constant(values: Sequence[Any]) -> bool:
-    return all(difference(value, values[0]) is None for value in values)
+    return all(value == values[0] for value in values)
 
 
 def _with_hint(reason: Reason, hint: str) -> Reason:

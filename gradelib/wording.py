@@ -6,6 +6,7 @@ anything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,8 @@ def _ended(text: str) -> str:
 def value_text(value: Any) -> str:
     """A plain value as Python would write it, cut to a readable length."""
     if isinstance(value, Array):
+        if math.prod(value.shape) > VALUE_LIMIT:
+            return f"an array of shape {value.shape}"
         value = value.tolist()
     try:
         text = repr(value)

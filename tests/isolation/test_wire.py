@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from gradelib.grading.work import IsolationError, Limits, Work
 from gradelib.judging import judge
 from gradelib.outcomes import Kind, Outcome
 from gradelib.verdicts import Status, Verdict
+from gradelib.wording import value_text
 from tests.isolation.conftest import CHECKS
 
 LIMITS = Limits(load_seconds=0.5, total_seconds=5.0)
@@ -266,3 +268,37 @@ def test_a_process_that_never_starts_is_not_the_learners_fault() -> None:
 
     with pytest.raises(IsolationError, match="did not start"):
         Session(Work((), (), {}), lambda: Silent(loaded, loaded), LIMITS)
+
+
+@pytest.mark.parametrize("expected", [6, "text", [1.0, 2.0], {"a": 1}])
+def test_a_huge_array_costs_the_judge_no_time(expected: Any) -> None:
+    size = plain.MAX_ARRAY_BYTES // 8
+    huge = plain.Array("float64", (size,), b"\0" * plain.MAX_ARRAY_BYTES)
+    begun = time.monotonic()
+    for _ in range(20):
+        assert difference(huge, expected) is not None
+        assert difference(huge, huge) is None
+        assert len(value_text(huge)) < 200
+    assert time.monotonic() - begun < 5
+
+
+def test_messages_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradelib.grading.sandbox.wire._MAX_HELD_BYTES", 10**6)
+
+    def call(request: dict[str, Any]) -> bytes:
+        stray = {"id": "", "outcome": [[]] * 1000}
+        right = {"id": request["id"], "outcome": {"kind": "value", "value": 6}}
+        return framed(json.dumps(stray).encode()) * 20 + framed(json.dumps(right).encode())
+
+    assert verdict_on(loaded, call).status is Status.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (plain.Array("int8", (3,), b"\1\2\3"), "[1, 2, 3]"),
+        (plain.Array("int8", (500,), b"\1" * 500), "an array of shape (500,)"),
+    ],
+)
+def test_a_long_array_is_named_and_not_written_out(value: plain.Array, shown: str) -> None:
+    assert value_text(value) == shown

@@ -17,6 +17,9 @@ from gradelib import plain
 _LENGTH = struct.Struct(">I")
 # The largest array in base64, and room for the rest of an outcome.
 MAX_FRAME_BYTES = plain.MAX_ARRAY_BYTES * 4 // 3 + 2**20
+# What a judge may have to hold of one process's messages: their text, and an object for each part.
+_MAX_HELD_BYTES = 2**30
+_PART_BYTES = 64
 
 
 class ClosedError(Exception):
@@ -38,6 +41,7 @@ class Wire:
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
+        self._held_bytes = 0
 
     def send(self, message: Any, deadline: float) -> None:
         """Send one message."""
@@ -54,7 +58,11 @@ class Wire:
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
         if length > MAX_FRAME_BYTES:
             raise plain.WireError(f"a message of {length} bytes (at most {MAX_FRAME_BYTES})")
-        return plain.loads(bytes(self._exactly(length, deadline)))
+        payload = self._exactly(length, deadline)
+        self._held_bytes += length + _PART_BYTES * sum(map(payload.count, (b",", b"[", b"{")))
+        if self._held_bytes > _MAX_HELD_BYTES:
+            raise plain.WireError(f"messages of more than {_MAX_HELD_BYTES} bytes in all")
+        return plain.loads(bytes(payload))
 
     def close(self) -> None:
         """Let go of this end."""
