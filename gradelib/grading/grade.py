@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from typing import Any
 
 from gradelib import wording
@@ -23,14 +22,12 @@ from gradelib.grading.submission import (
     empty_submission,
     read_submission,
 )
-from gradelib.grading.work import Isolation, isolation
+from gradelib.grading.work import Isolation, isolation, preload_for
 from gradelib.judging import Answer, LocalAnswer, judge
 from gradelib.outcomes import Kind, Outcome
 from gradelib.verdicts import Reason, Status, Verdict
 
 VERDICT_TYPE = "application/vnd.one-gpu.verdict+json"
-# Loaded once and shared by all submissions of an exercise that needs them.
-PRELOAD = {"torch": ("torch", "transformers", "peft")}
 NOT_JUDGED = "Not judged: this course has no check for this cell, so it earned no points. Tell your instructor."
 
 
@@ -194,5 +191,4 @@ def _split_outputs(cell: Mapping[str, Any]) -> dict[str, Any]:
 def place_for(layout: Layout, name: str | None) -> Isolation:
     """Where an exercise's answers run: isolation of this name (None: the best there is), with what
     the exercise needs loaded beforehand."""
-    preload = tuple(each for each in PRELOAD.get(layout.requires, ()) if find_spec(each))
-    return isolation(name, preload=preload)
+    return isolation(name, preload=preload_for(layout.requires))

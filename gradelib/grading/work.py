@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Protocol
 
 from gradelib.judging import Answer
 
 IMAGE = "docker.io/library/python:3.12-slim"
-# What to import before the fork, by what an exercise requires. PyTorch imports `torch._dynamo` with
-# the first optimizer, transformers a model's module with its first use: seconds each.
-PRELOAD = {
+# PyTorch imports `torch._dynamo` with the first optimizer, transformers a model's module with its
+# first use: seconds each.
+_PRELOAD = {
     "pure": (),
     "torch": ("torch", "torch._dynamo", "transformers.models.gemma3.modeling_gemma3", "peft"),
 }
@@ -86,6 +87,14 @@ class Isolation(Protocol):
         """End the server, if one runs. `open` starts a new one."""
 
 
+def preload_for(requires: str) -> tuple[str, ...]:
+    """What to import before the fork, of what is installed, for exercises that require `"pure"` or
+    `"torch"`. Raises ValueError for anything else."""
+    if requires not in _PRELOAD:
+        raise ValueError(f"exercises require one of {', '.join(_PRELOAD)}, not {requires!r}")
+    return tuple(name for name in _PRELOAD[requires] if find_spec(name.partition(".")[0]))
+
+
 def isolation(
     name: str | None = None,
     *,
@@ -99,7 +108,7 @@ def isolation(
     name: "bubblewrap", "podman", "docker", "none", or None for the first of these that works;
         None never means "none".
     preload: modules that are imported once, before an answer process is forked per submission; see
-        `PRELOAD`.
+        `preload_for`.
     hide: packages that learner code must not see, should they be installed beside the others.
     image: what a container runs.
 

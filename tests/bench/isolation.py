@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 
 from gradelib.checks import Check, case
-from gradelib.grading.work import PRELOAD, Isolation, Work, isolation
+from gradelib.grading.work import Isolation, Work, isolation, preload_for
 from gradelib.judging import judge
 
 ROUNDS = 40
@@ -60,7 +60,7 @@ def main(kinds: list[str]) -> None:
     """Print one line per kind of exercise."""
     for kind in kinds:
         begun = time.perf_counter()
-        place = isolation(preload=PRELOAD[kind])
+        place = isolation(preload=preload_for(kind))
         ready = time.perf_counter() - begun
         seconds(place, CELLS[kind], 1)
         # A torch check trains twice: its one case, and the repetition that looks for state.

@@ -150,7 +150,7 @@ RIGHT_ALL_THE_SAME = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("first", ["double", "area"])
+@pytest.mark.parametrize("first", ["double", pytest.param("area", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUBMISSIONS)
 def test_a_bad_submission_costs_its_own_task_alone(grade: Grade, name: str, first: str) -> None:
     source, statuses = SUBMISSIONS[name]
