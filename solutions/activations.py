@@ -25,8 +25,9 @@ class Saving:
     """What decides which tensors are saved: formats, attention kernel and trained weights.
 
     `targets` names the projections that have an adapter of rank `rank`; `None` means that every
-    weight is trained. `keeps_quantized_inputs` describes bitsandbytes up to 0.41, whose 4-bit
-    layers kept their input although they never used it.
+    weight is trained. `keeps_quantized_inputs`: quantized layers keep their input although they
+    never use it, as bitsandbytes' int8 layers do, and its 4-bit layers did up to 0.41. `dropout`:
+    adapters drop out part of their input.
     """
 
     formats: Formats
@@ -34,6 +35,7 @@ class Saving:
     targets: frozenset[str] | None = None
     rank: int = 0
     keeps_quantized_inputs: bool = False
+    dropout: bool = False
 
     def __post_init__(self) -> None:
         require_known("attention", self.attention, ATTENTIONS)
@@ -162,15 +164,31 @@ def input_bytes(names: Sequence[str], width: int, value: int, tokens: int, savin
 
     If the weights of any are trained the tensor is saved: once, or once for each if they cast it
     for themselves. A frozen projection saves nothing. The output projection of attention reads
-    what the fused kernel has saved already. An adapter also saves `rank` values a token.
+    what the fused kernel has saved already. An adapter also saves `rank` values a token and, with
+    dropout, a copy of its input and a mask of one byte a value, as CUDA's fused kernel has it.
     """
     trained = sum(saving.trains(name) for name in names)
-    copies = 0
-    if trained and (saving.formats.recast or saving.kept != value):
-        value, copies = saving.kept, trained
-    elif trained or saving.keeps_quantized_inputs:
-        copies = 0 if "o_proj" in names and saving.attention == "sdpa" else 1
-    return copies * value * tokens * width + trained * saving.rank * saving.kept * tokens
+    dropout = saving.dropout and saving.targets is not None
+    recast = saving.formats.recast or saving.kept != value or dropout
+    saved = trained * saving.rank * saving.kept * tokens
+    if recast:
+        saved += trained * (saving.kept + (1 if dropout else 0)) * tokens * width
+    by_kernel = "o_proj" in names and saving.attention == "sdpa"
+    if saving.keeps_quantized_inputs or (trained and not recast):
+        saved += 0 if by_kernel else value * tokens * width
+    return saved
+
+
+def quantized_input_bytes(shape: Shape, tokens: int, saving: Saving) -> int:
+    """Kept by the quantized layers of a block that keep their inputs, in spite of checkpointing.
+
+    They keep them as attributes, not as saved tensors, so checkpointing does not drop them.
+    """
+    if not saving.keeps_quantized_inputs:
+        return 0
+    hidden = 2 * saving.residual * shape.hidden
+    attention = saving.kernel * shape.heads * shape.head_dim
+    return tokens * (hidden + attention + saving.linear * shape.intermediate)
 
 
 def mlp_bytes(shape: Shape, tokens: int, saving: Saving) -> int:

@@ -3,8 +3,8 @@
 The measurements are in `measured_peaks.json`. No constant of the estimators comes from them. What
 is told of a trainer there, and not of all trainers, is what its code or its authors state:
 
-- LitGPT (torch 2.1, bitsandbytes 0.41.1): adapters in bfloat16; logits and loss in chunks of 128
-  tokens (`finetune/lora.py`); 4-bit layers kept their input.
+- LitGPT (torch 2.1, bitsandbytes 0.41.1): adapters in bfloat16, with dropout; logits and loss in
+  chunks of 128 tokens (`finetune/lora.py`); 4-bit layers kept their input.
 - torchtune: fused AdamW (`llama3_2/3B_full.yaml`), logits deleted before the backward pass, cross
   entropy in 8 chunks.
 - fitcheck: PEFT's float32 adapters; `prepare_model_for_kbit_training` for QLoRA.
@@ -41,7 +41,7 @@ SOURCES = {
         "Lightning-AI/litgpt, tutorials/resource-tables.md (October 2023)",
         "A100 40 GB",
         "torch.cuda.max_memory_reserved",
-        "reserved, not allocated; q, k and v stay one tensor; LoRA dropout; its own blocks",
+        "reserved, not allocated; q, k and v stay one tensor; its own blocks",
     ),
     "torchtune": Source(
         "meta-pytorch/torchtune, README.md",

@@ -9,7 +9,7 @@ here it is decided which parts are alive when.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 
@@ -20,6 +20,7 @@ from solutions.activations import (
     blocks_bytes,
     boundary_bytes,
     outer_bytes,
+    quantized_input_bytes,
     rotary_bytes,
     value_bytes,
 )
@@ -39,7 +40,7 @@ from solutions.validation import require_amount, require_known, require_whole
 
 LEFT_OUT = (
     "the allocator's rounding and fragmentation: reserved memory is above what tensors take",
-    "padding masks, dropout masks and LoRA dropout: sequences are unpadded, dropout is 0",
+    "padding masks, and dropout in the model itself: sequences are unpadded, dropout is 0",
     "attention kernels that fall back to materialised scores (SDPA with grouped queries and no "
     "mask on a T4): count those as eager",
     "torch.compile, which fuses operations and saves less",
@@ -52,7 +53,8 @@ class Training:
     """One training configuration.
 
     - `method` is `full`, `lora` or `qlora`; `precision` a name of `solutions.precision.PRECISIONS`.
-    - `rank` and `targets` describe the adapters, `quantization` the frozen base of QLoRA.
+    - `rank`, `targets` and `lora_dropout` (whether there is any) describe the adapters,
+      `quantization` the frozen base of QLoRA.
     - `accumulation` is the number of micro-batches of `batch` sequences in a step.
     - `data_parallel` adds DDP's gradient buckets, unless gradients are views of them.
     - `fused_optimizer` is PyTorch's fused AdamW, which needs no temporary memory.
@@ -60,7 +62,7 @@ class Training:
     - `keeps_logits`: the script holds the model's output during the backward pass, as
       `out = model(...); out.loss.backward()` does. transformers' `Trainer` drops it.
     - `adapter_dtype` and `upcast_kept` are as in `solutions.precision.formats`.
-    - `keeps_quantized_inputs` is as in `solutions.activations.Saving`.
+    - `keeps_quantized_inputs` is as in `solutions.activations.Saving`; int8 layers always do.
 
     Raises `ValueError` for an unknown name, a size below 1, or a rank above a matrix's rank.
     """
@@ -75,6 +77,7 @@ class Training:
     checkpointing: bool = False
     rank: int = 16
     targets: Sequence[str] | str = ALL_LINEAR
+    lora_dropout: bool = False
     quantization: str = "nf4"
     accumulation: int = 1
     data_parallel: bool = False
@@ -113,8 +116,9 @@ class Training:
         if self.method == "full":
             return Saving(self.formats, self.attention)
         names = frozenset(layer.name for layer in target_layers(self.shape, self.targets))
-        quantized = self.keeps_quantized_inputs and self.method == "qlora"
-        return Saving(self.formats, self.attention, names, self.rank, quantized)
+        keeps = self.keeps_quantized_inputs or self.quantization == "int8"
+        quantized = keeps and self.method == "qlora"
+        return Saving(self.formats, self.attention, names, self.rank, quantized, self.lora_dropout)
 
     @cached_property
     def trained(self) -> Tensors:
@@ -208,8 +212,11 @@ def first_block_parts(t: Training) -> tuple[Part, ...]:
 def block_parts(t: Training) -> tuple[Part, ...]:
     """What the backward pass needs in one block."""
     kinds = ((False, t.shape.global_layers), (True, t.shape.local_layers))
+    # What checkpointing does not drop is among the activations already.
+    kept = t.saving.keeps_quantized_inputs and not t.checkpointing
+    saving = replace(t.saving, keeps_quantized_inputs=kept)
     block = max(
-        block_backward_bytes(t.shape, t.batch, t.seq, t.saving, local)
+        block_backward_bytes(t.shape, t.batch, t.seq, saving, local)
         for local, count in kinds
         if count
     )
@@ -221,7 +228,7 @@ def block_parts(t: Training) -> tuple[Part, ...]:
     return (
         Part("block", block, "the block that backward is in: its activations and their gradients"),
         Part("autocast_weights", casts, f"{t.compute_dtype} casts of float32 weights"),
-        Part("dequantized_weight", dequantized_bytes(t), f"the largest, in {t.compute_dtype}"),
+        Part("dequantized_weight", dequantized_bytes(t), "the largest matrix, restored"),
         logits_part(t),
         mask_part(t),
     )
@@ -285,7 +292,8 @@ def outer_part_bytes(t: Training) -> int:
 def saved_blocks_bytes(t: Training) -> int:
     """Bytes of activations of all blocks: under checkpointing, their inputs."""
     if t.checkpointing:
-        return t.shape.layers * boundary_bytes(t.shape, t.batch, t.seq, t.saving)
+        inputs = boundary_bytes(t.shape, t.batch, t.seq, t.saving)
+        return t.shape.layers * (inputs + quantized_input_bytes(t.shape, t.batch * t.seq, t.saving))
     return blocks_bytes(t.shape, t.batch, t.seq, t.saving)
 
 
@@ -362,8 +370,12 @@ def embedding_gradient_bytes(t: Training) -> int:
 
 
 def dequantized_bytes(t: Training) -> int:
-    """Bytes of the largest quantized matrix, restored to multiply with it."""
+    """Bytes of the largest quantized matrix, restored to multiply with it.
+
+    4-bit layers restore it in the format they compute in, int8 layers in their input's.
+    """
     if t.method != "qlora":
         return 0
     largest = max(layer.inputs * layer.outputs for layer in linear_layers(t.shape))
-    return value_bytes(t.compute_dtype) * largest
+    int8 = t.quantization == "int8"
+    return largest * (t.saving.residual if int8 else value_bytes(t.compute_dtype))

@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from bitsandbytes.nn import Linear4bit, Params4bit
+from bitsandbytes.nn import Int8Params, Linear4bit, Linear8bitLt, Params4bit
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -36,7 +36,12 @@ def adapt(model: Any, t: Training) -> Any:
     """The model as the configuration trains it: adapters, checkpointing, training mode."""
     if t.method != "full":
         assert not isinstance(t.targets, str)
-        settings = LoraConfig(r=t.rank, target_modules=list(t.targets), task_type="CAUSAL_LM")
+        settings = LoraConfig(
+            r=t.rank,
+            target_modules=list(t.targets),
+            task_type="CAUSAL_LM",
+            lora_dropout=0.05 if t.lora_dropout else 0.0,
+        )
         model = get_peft_model(model, settings)
     model.train()
     with warnings.catch_warnings():
@@ -49,12 +54,12 @@ def adapt(model: Any, t: Training) -> Any:
 
 
 def quantize(model: Any, t: Training) -> Any:
-    """The model with every projection in its blocks made 4-bit, as bitsandbytes stores it."""
+    """The model with every projection in its blocks quantized, as bitsandbytes stores it."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear) and name != "lm_head":
                 setattr(module, name, _quantized(child, t))
-    model.is_loaded_in_4bit = True
+    setattr(model, "is_loaded_in_8bit" if t.quantization == "int8" else "is_loaded_in_4bit", True)
     model.requires_grad_(False)
     if t.upcast_kept:
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -62,6 +67,17 @@ def quantize(model: Any, t: Training) -> Any:
 
 
 def _quantized(linear: torch.nn.Linear, t: Training) -> Any:
+    if t.quantization == "int8":
+        int8 = Linear8bitLt(
+            linear.in_features,
+            linear.out_features,
+            bias=False,
+            has_fp16_weights=False,
+            threshold=6.0,
+        )
+        weights = linear.weight.data.to(torch.float16)
+        int8.weight = Int8Params(weights, requires_grad=False, has_fp16_weights=False)
+        return int8.to("cpu")
     nested = t.quantization == "nf4-dq"
     quantized = Linear4bit(
         linear.in_features,
@@ -128,7 +144,7 @@ def saved_bytes(model_config: Any, t: Training) -> int:
     for name, module in model.named_modules():
         module.register_forward_pre_hook(lambda *_, name=name: inside.append(name))
         module.register_forward_hook(lambda *_: void(inside.pop()))
-    with FakeTensorMode(allow_non_fake_inputs=True), unpacked_sequences():
+    with FakeTensorMode(allow_non_fake_inputs=True), unpacked_sequences(), fused_dropout():
         _make_fake(model)
         own.update(p.untyped_storage()._cdata for p in model.parameters())
         for p in model.parameters():
@@ -164,6 +180,17 @@ def _make_fake(model: Any) -> None:
 def unpacked_sequences() -> Iterator[None]:
     """Say that a batch row is one sequence: transformers would read values to find out."""
     with mock.patch("transformers.masking_utils.find_packed_sequence_indices", return_value=None):
+        yield
+
+
+@contextmanager
+def fused_dropout() -> Iterator[None]:
+    """Drop out as CUDA's kernel does: PyTorch's way on a CPU keeps a mask of floats."""
+
+    def fused(values: torch.Tensor, p: float, training: bool, *_: object) -> torch.Tensor:
+        return torch.native_dropout(values, p, training)[0] if p else values
+
+    with mock.patch("torch.nn.functional.dropout", fused):
         yield
 
 
@@ -220,13 +247,12 @@ def training_peak(model: Any, t: Training) -> int:
             for _ in range(t.accumulation):
                 with autocast(t):
                     output = model(input_ids=ids, labels=labels)
-                if t.keeps_logits:
-                    output.loss.backward()
-                else:
-                    loss = output.loss
+                loss = output.loss
+                if not t.keeps_logits:
                     del output
-                    loss.backward()
+                loss.backward()
             optimizer.step()
+            output = loss = None
     return allocations.peak
 
 

@@ -52,6 +52,7 @@ FAST = [
     ("gemma3-270m", {"precision": "float32", "checkpointing": True}),
     ("gemma3-270m", {"precision": "bfloat16-mixed", "batch": 1}),
     ("gemma3-270m", {"method": "lora", "targets": ALL, "rank": 8}),
+    ("gemma3-270m", {"method": "lora", "targets": ALL, "rank": 8, "lora_dropout": True}),
     ("gemma3-4b", {"seq": 1100, "batch": 1}),
     ("tinyllama-1.1b", {}),
     ("qwen2.5-0.5b", {"precision": "bfloat16-mixed", "attention": "eager"}),

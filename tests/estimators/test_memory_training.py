@@ -62,6 +62,10 @@ QLORA: list[dict[str, Any]] = [
     {"precision": "bfloat16-mixed", "upcast_kept": False},
     {"precision": "bfloat16-mixed", "checkpointing": True, "quantization": "nf4"},
 ]
+INT8: list[dict[str, Any]] = [
+    {"precision": "bfloat16", "upcast_kept": False},
+    {"precision": "bfloat16", "checkpointing": True},
+]
 
 
 def combined(models: list[dict[str, Any]], settings: list[dict[str, Any]]) -> list[Any]:
@@ -130,6 +134,20 @@ def test_a_4bit_step_reaches_the_estimated_peak(
     assert 0.98 <= allocated(t) / tape.training_peak(quantized, t) <= 1.06
 
 
+@pytest.mark.parametrize("setting", INT8, ids=lambda s: " ".join(map(str, s)))
+def test_int8_layers_keep_their_inputs_in_spite_of_checkpointing(setting: dict[str, Any]) -> None:
+    need_module("bitsandbytes")
+    from transformers import AutoModelForCausalLM
+
+    from tests.estimators import tape
+
+    configuration, t = configured(MODELS[2], {"method": "qlora", "quantization": "int8"} | setting)
+    real = AutoModelForCausalLM.from_config(configuration, dtype=tape.DTYPES[t.compute_dtype])
+    quantized = tape.adapt(tape.quantize(real, t), t)
+    quantized.enable_input_require_grads()
+    assert allocated(t) == pytest.approx(tape.training_peak(quantized, t), rel=0.02)
+
+
 @pytest.mark.parametrize(("size", "name"), [("33B", "llama1-33b"), ("65B", "llama1-65b")])
 def test_qlora_takes_the_published_total(size: str, name: str) -> None:
     # QLoRA's script made the adapters bfloat16, kept embeddings and head in 16 bits and used paged
@@ -167,6 +185,7 @@ settings = st.fixed_dictionaries(
         "targets": st.sampled_from(["all-linear", ["q_proj", "v_proj"]]),
         "rank": st.integers(1, 64),
         "quantization": st.sampled_from(["nf4", "nf4-dq", "int8"]),
+        "lora_dropout": st.booleans(),
         "accumulation": st.integers(1, 4),
         "data_parallel": st.booleans(),
         "upcast_kept": st.booleans(),
