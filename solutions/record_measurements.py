@@ -45,7 +45,7 @@ def saved_setups() -> Iterator[tuple[str, Setup]]:
             {"seq": 2048, "method": "lora", "attention": "eager", "checkpointing": True},
             {"batch": 2, "seq": 1024, "method": "qlora", "checkpointing": True},
         ):
-            yield size, replace(plain, **changes)  # type: ignore[arg-type]
+            yield size, replace(plain, **changes)
 
 
 def step_setups() -> Iterator[tuple[str, Setup]]:
@@ -65,7 +65,7 @@ def step_setups() -> Iterator[tuple[str, Setup]]:
         ("4b", {"method": "qlora", "checkpointing": True}),
         ("4b", {"method": "qlora", "checkpointing": True, "batch": 4}),
     ):
-        yield size, replace(Setup(shape=Shape.gemma3(size)), **changes)  # type: ignore[arg-type]
+        yield size, replace(Setup(shape=Shape.gemma3(size)), **changes)
 
 
 def described(size: str, setup: Setup) -> dict[str, Any]:
