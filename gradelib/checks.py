@@ -88,6 +88,8 @@ class Check:
             raise ValueError("a check has at least one public case")
         if abs(sum(self.parts.values()) - 1) > 1e-9 or min(self.parts.values()) <= 0:
             raise ValueError(f"the parts' weights are positive and add up to 1, got {self.parts}")
+        if self.rules and self.rules[0].operation != "is-dictionary":
+            raise ValueError("the first rule is is-dictionary: the others read the value's keys")
         ids = [known.id for known in self.misconceptions] + [rule.id for rule in self.rules]
         if len(ids) != len(set(ids)):
             raise ValueError(f"two misconceptions or rules have the same id: {sorted(ids)}")

@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +119,7 @@ class Checks:
         except (OSError, TypeError):
             return []
         known = self._known | cells.defined_names(ran)
-        return cells.missing_names(inspect.cleandoc(source), known)
+        return cells.missing_names(textwrap.dedent(source), known)
 
 
 def release_text(exercise: str, checks: Mapping[str, PreparedCheck], names: frozenset[str]) -> str:

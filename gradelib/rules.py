@@ -25,6 +25,7 @@ from gradelib.compare import kind_of
 Operation = Callable[[Any, dict[str, Any]], bool]
 OPERATIONS: dict[str, Operation] = {}
 PATTERN_SECONDS = 0.5
+MAX_TARGETS = 2_000
 _START_SECONDS = 5.0
 ALL_LINEAR = "all-linear"
 LORA_DEFAULT = 8  # peft's r and lora_alpha where none is given
@@ -144,8 +145,9 @@ def lora_scaling_between(value: Any, parameters: dict[str, Any]) -> bool:
     rank, alpha = _lora_rank(value), value.get("lora_alpha", LORA_DEFAULT)
     if not _number(alpha) or rank < 1:
         return False
-    scaling = alpha / (rank**0.5 if value.get("use_rslora") else rank)
-    return bool(parameters["low"] <= scaling <= parameters["high"])
+    # Multiplied out, since a whole number can be too large to divide.
+    divisor = rank**0.5 if value.get("use_rslora") else rank
+    return bool(parameters["low"] * divisor <= alpha <= parameters["high"] * divisor)
 
 
 @operation
@@ -241,6 +243,8 @@ def targeted_modules(targets: Any, modules: Sequence[str]) -> list[str]:
             raise ValueError("a pattern of more than 2,000 characters")
         return _fully_matching(targets, modules)
     if isinstance(targets, (list, frozenset)) and all(isinstance(item, str) for item in targets):
+        if len(targets) > MAX_TARGETS:
+            raise ValueError(f"more than {MAX_TARGETS} targets")
         return _targeted(targets, modules)
     raise ValueError(f"target_modules is a list of names or a pattern, got {kind_of(targets)}")
 
