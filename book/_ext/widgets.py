@@ -127,7 +127,11 @@ def memory_data() -> dict[str, Any]:
         "formats": {m: {p: asdict(formats(m, p)) for p in PRECISIONS} for m in METHODS},
         "optimizers": optimizers.OPTIMIZERS,
         "gpus": [
-            {"title": _short_title(card.title), "bytes": card.usable_bytes or card.capacity_bytes}
+            {
+                "title": _short_title(card.title),
+                "bytes": card.usable_bytes or card.capacity_bytes,
+                "native": list(card.peak_flops_per_s),
+            }
             for card in sorted(cards, key=lambda card: card.capacity_bytes)
         ],
         "left_out": training_memory.LEFT_OUT,

@@ -869,6 +869,18 @@ def test_a_card_is_judged_as_the_reference_judges_it(open_tab: Callable[..., Pag
     assert verdicts == {"✓", "!", "✗"}
 
 
+def test_cards_that_emulate_the_precision_are_named(open_tab: Callable[..., Page]) -> None:
+    from solutions.hardware import gpu
+
+    page = open_tab("memory_ledger")
+    note = page.locator(".widget-body > .w-note")
+    assert not gpu("t4").is_native("bfloat16")
+    assert note.inner_text() == "Without units for bfloat16, which works there but slowly: T4."
+    page.get_by_label("Precision").select_option("float16")
+    assert gpu("t4").is_native("float16")
+    assert not note.is_visible()
+
+
 def test_sizes_out_of_range_are_answered_with_a_sentence(open_tab: Callable[..., Page]) -> None:
     page = open_tab("memory_ledger")
     before = page.locator(".ml-headline").inner_text()

@@ -93,6 +93,7 @@
 
     const headline = el("p", { class: "ml-headline" });
     const bars = kit.stackedBars();
+    const emulation = el("p", { class: "w-note" });
     const parts = el("div");
     const lines = kit.linePlot();
     const lineTable = kit.tableToggle();
@@ -155,6 +156,9 @@
       rank.root.hidden = setting.method === "full";
       quantization.root.hidden = setting.method !== "qlora";
       headline.textContent = summary(peak);
+      const low = setting.precision.replace("-mixed", "");
+      const emulating = data.gpus.filter((card) => !card.native.includes(low)).map((card) => card.title);
+      emulation.textContent = emulating.length ? `Without units for ${low}, which works there but slowly: ${emulating.join(", ")}.` : "";
       drawBars(found, peak);
       drawTable(found, peak);
       drawLines();
@@ -168,7 +172,7 @@
     }
 
     body.append(
-      el("div", { class: "w-fields ml-fields" }, fields.map((field) => field.root)), headline, bars.root, parts,
+      el("div", { class: "w-fields ml-fields" }, fields.map((field) => field.root)), headline, bars.root, emulation, parts,
       el("details", { class: "w-details" }, el("summary", null, "How it grows with the sequence"), lines.root, lineTable.root),
       el("details", { class: "w-details" }, el("summary", null, "What the estimate leaves out"), el("ul", null, data.left_out.map((words) => el("li", null, words)))),
     );
