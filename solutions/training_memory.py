@@ -307,7 +307,9 @@ def weight_parts(t: Training) -> tuple[Part, ...]:
     base = t.formats.weights
     if t.method == "full":
         count = parameter_count(t.shape)
-        return (Part("weights", ceil(weight_bytes(count, base)), f"{count:,} in {base}"),)
+        role = ", the master weights" if t.formats.autocast else ""
+        why = f"{count:,} in {base}{role}"
+        return (Part("weights", ceil(weight_bytes(count, base)), why),)
     adapters = Part(
         "adapters",
         ceil(weight_bytes(t.trained_parameters, t.formats.trained)),
