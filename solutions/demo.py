@@ -22,6 +22,7 @@ from rich.table import Table
 from gradelib.grading import batch, report
 from gradelib.grading.course import Course, Settings, new_course, read_sources, sources_beside
 from gradelib.grading.errors import CourseError
+from gradelib.grading.unit import Graded
 from gradelib.grading.work import IsolationError, isolation
 from gradelib.verdicts import Status, Verdict
 from solutions.checks import EXERCISES
@@ -128,9 +129,9 @@ def _enrol(course: Course) -> None:
             book.update_or_create_student(student.id, first_name=first, last_name=last)
 
 
-def _row(student: Student, graded: batch.Graded, course: Course) -> dict[str, Any]:
+def _row(student: Student, graded: Graded, course: Course) -> dict[str, Any]:
     verdicts = dict(graded.verdicts())
-    kept = graded.notebooks[EXERCISE]
+    marks = batch.marks_of(graded.notebooks[EXERCISE]["text"])
     wanted = {task: student.expects(task) for task in verdicts}
     found = {
         task: (str(verdict.status), verdict.score, verdict.misconception)
@@ -139,7 +140,7 @@ def _row(student: Student, graded: batch.Graded, course: Course) -> dict[str, An
     return {
         "student": student.id,
         "about": student.about,
-        "score": sum(score or 0.0 for score in kept["scores"].values()),
+        "score": sum(score or 0.0 for score in marks.scores.values()),
         "verdicts": verdicts,
         "as_intended": all(
             found[task] == (each.status, each.score, each.misconception)
@@ -201,6 +202,8 @@ def _summary(verdicts: Mapping[str, Verdict]) -> str:
     """Tasks by verdict, the most frequent kind in short: `✓ 5`, `decode: wrong, 50%`."""
     right = sum(verdict.status is Status.CORRECT for verdict in verdicts.values())
     blank = sum(verdict.status is Status.NOT_ATTEMPTED for verdict in verdicts.values())
+    if all(verdict.status is Status.UNGRADABLE for verdict in verdicts.values()):
+        return f"✗ {len(verdicts)} ungradable"
     lines = [f"{MARKS[Status.CORRECT]} {right} correct"] if right else []
     lines += [f"{MARKS[Status.NOT_ATTEMPTED]} {blank} not attempted"] if blank else []
     for task, verdict in verdicts.items():

@@ -7,14 +7,11 @@ batch that is killed goes on where it was. One writer saves to the gradebook and
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -28,99 +25,28 @@ from typing import Any, Protocol
 import nbformat
 from nbgrader import utils as nbgrader_utils
 
-from gradelib import plain
-from gradelib.checks import PreparedCheck
-from gradelib.grading import collect, grade, gradebook
+from gradelib.grading import collect, gradebook, unit
 from gradelib.grading.course import Course
 from gradelib.grading.errors import CourseError
-from gradelib.grading.submission import Layout, NoteKind
-from gradelib.grading.work import Isolation, IsolationError
-from gradelib.verdicts import Status, Verdict
+from gradelib.grading.layout import Layout
+from gradelib.grading.submission import NoteKind
+from gradelib.grading.unit import Context, Graded
+from gradelib.grading.work import IsolationError
+from gradelib.verdicts import Status
 
 JOURNAL = ".one-gpu"
 SAVE_EVERY_SECONDS = 2.0
 SAVE_AT_MOST = 50
 
 
-@dataclass(frozen=True)
-class Context:
-    """What every unit of a batch shares: releases and checks by notebook, and where answers run."""
-
-    layouts: Mapping[str, Layout]
-    checks: Mapping[str, Mapping[str, PreparedCheck]]
-    isolation: str | None
-
-    @property
-    def key(self) -> str:
-        """Changes whenever a result could."""
-        parts = [
-            [name, layout.notebook, {path: data.hex() for path, data in layout.files.items()}]
-            for name, layout in sorted(self.layouts.items())
-        ]
-        checks = [
-            [name, task, _check_text(check)]
-            for name, tasks in sorted(self.checks.items())
-            for task, check in sorted(tasks.items())
-        ]
-        text = json.dumps([parts, checks, self.isolation], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _check_text(check: PreparedCheck) -> str:
-    return plain.dumps(
-        {
-            **check.public_data(),
-            "cases": [{**one.to_data(), "visible": one.visible} for one in check.cases],
-            "rules": [rule.to_data() for rule in check.rules],
-        }
-    )
-
-
-@dataclass(frozen=True)
-class Graded:
-    """The result of one unit, as plain data: for each notebook its text with the verdicts, its marks,
-    verdicts and notes. `isolation` names where the answers ran."""
-
-    student: str
-    notebooks: dict[str, dict[str, Any]]
-    isolation: str
-
-    def verdicts(self) -> Iterator[tuple[str, Verdict]]:
-        """Every verdict with its task's name."""
-        for each in self.notebooks.values():
-            for task, data in each["verdicts"].items():
-                yield task, Verdict.from_data(data)
-
-
-def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Graded:
-    """Grade one student's notebooks. Depends on its arguments alone, and can be done again."""
-    notebooks = {}
-    used = ""
-    for name, data in files.items():
-        layout = context.layouts[name]
-        place = _place(layout.requires, context.isolation, layout)
-        used = place.name
-        result = grade.grade(data, layout, context.checks[name], place)
-        grade.mark(result.notebook, result.verdicts, result.printed)
-        marks = _marks(result.notebook)
-        notebooks[name] = {
-            "text": grade.autograded_text(result.notebook),
-            "scores": dict(marks.scores),
-            "comments": dict(marks.comments),
-            "verdicts": {task: verdict.to_data() for task, verdict in result.verdicts.items()},
-            "notes": [[str(note.kind), note.text] for note in result.notes],
-            "unreadable": result.unreadable,
-        }
-    return Graded(student, notebooks, used)
-
-
-def _marks(notebook: dict[str, Any]) -> gradebook.Marks:
-    """Points and automatic comments, decided by nbgrader's own functions."""
+def marks_of(text: str) -> gradebook.Marks:
+    """Points and automatic comments of a graded notebook, decided by nbgrader's own functions."""
     scores: dict[str, float | None] = {}
     comments: dict[str, str | None] = {}
-    for each in notebook["cells"]:
+    for each in json.loads(text)["cells"]:
         if "nbgrader" not in each["metadata"]:
             continue
+        each["source"] = "".join(each["source"])
         cell = nbformat.from_dict(each)  # type: ignore[no-untyped-call]
         about = cell.metadata.nbgrader
         if nbgrader_utils.is_grade(cell):
@@ -130,17 +56,6 @@ def _marks(notebook: dict[str, Any]) -> gradebook.Marks:
             same = about.get("checksum") == nbgrader_utils.compute_checksum(cell)
             comments[about["grade_id"]] = "No response." if same and not task else None
     return gradebook.Marks(scores, comments)
-
-
-_places: dict[tuple[str, str | None, int], Isolation] = {}
-
-
-def _place(requires: str, name: str | None, layout: Layout) -> Isolation:
-    """This process's isolation for this kind of exercise."""
-    key = (requires, name, os.getpid())
-    if key not in _places:
-        _places[key] = grade.place_for(layout, name)
-    return _places[key]
 
 
 # -- the class
@@ -292,20 +207,20 @@ class _Batch:
                 self._start(alone.pop(), workers, running, solo=True)
             finished, _ = wait(running, timeout=SAVE_EVERY_SECONDS, return_when=FIRST_COMPLETED)
             for future in finished:
-                unit, solo = running.pop(future)
+                found, solo = running.pop(future)
                 try:
                     graded = future.result()
                 except IsolationError as error:
                     raise CourseError(str(error)) from error
                 except workers.lost:
                     if solo:
-                        self.report.failed[unit.student] = "its worker ended, twice"
+                        self.report.failed[found.student] = "its worker ended, twice"
                     else:
-                        alone.append(unit)
+                        alone.append(found)
                 except Exception as error:  # noqa: BLE001 - one unit must not end the batch
-                    self.report.failed[unit.student] = f"{type(error).__name__}: {error}"
+                    self.report.failed[found.student] = f"{type(error).__name__}: {error}"
                 else:
-                    self._remember(unit, graded)
+                    self._remember(found, graded)
                     self._finish(graded)
             self.progress(len(self.report.graded) + len(self.report.failed), len(units))
             self.saver.save_if_due()
@@ -313,16 +228,16 @@ class _Batch:
 
     def _start(
         self,
-        unit: collect.Found,
+        found: collect.Found,
         workers: _Workers,
         running: dict[Future[Graded], tuple[collect.Found, bool]],
         *,
         solo: bool,
     ) -> None:
-        files = {name: path.read_bytes() for name, path in unit.files.items()}
-        known = self._remembered(unit.student, files)
+        files = {name: path.read_bytes() for name, path in found.files.items()}
+        known = self._remembered(found.student, files)
         if known is None:
-            running[workers.submit(unit.student, files)] = (unit, solo)
+            running[workers.submit(found.student, files)] = (found, solo)
         else:
             self.report.resumed += 1
             self._finish(known)
@@ -351,15 +266,15 @@ class _Batch:
             return None
         return Graded(student, kept["notebooks"], kept["isolation"])
 
-    def _remember(self, unit: collect.Found, graded: Graded) -> None:
-        files = {name: path.read_bytes() for name, path in unit.files.items()}
+    def _remember(self, found: collect.Found, graded: Graded) -> None:
+        files = {name: path.read_bytes() for name, path in found.files.items()}
         kept = {
             "key": self._unit_key(files),
-            "student": unit.student,
+            "student": found.student,
             "isolation": graded.isolation,
             "notebooks": graded.notebooks,
         }
-        write_atomically(self._path(unit.student), json.dumps(kept).encode())
+        write_atomically(self._path(found.student), json.dumps(kept).encode())
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -396,24 +311,6 @@ class _Workers(Protocol):
         """End the workers."""
 
 
-_context: Context | None = None
-
-
-def _begin(context: Context) -> None:
-    """A worker's first act: keep what all units share, and end with the parent whatever ends it."""
-    global _context  # noqa: PLW0603 - one per worker process
-    _context = context
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def _unit_here(student: str, files: Mapping[str, bytes]) -> Graded:
-    assert _context is not None
-    return grade_unit(student, files, _context)
-
-
 class _Pool:
     """Worker processes on this machine. A new pool takes the place of one whose worker died."""
 
@@ -430,16 +327,16 @@ class _Pool:
 
     def _new(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            self.jobs, get_context("spawn"), initializer=_begin, initargs=(self.context,)
+            self.jobs, get_context("spawn"), initializer=unit.begin, initargs=(self.context,)
         )
 
     def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
         try:
-            return self.pool.submit(_unit_here, student, files)
+            return self.pool.submit(unit.grade_here, student, files)
         except BrokenProcessPool:
             self.pool.shutdown(wait=False, cancel_futures=True)
             self.pool = self._new()
-            return self.pool.submit(_unit_here, student, files)
+            return self.pool.submit(unit.grade_here, student, files)
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -467,7 +364,7 @@ class _Dask:
         return max(2, 2 * sum(map(int, threads.values())))
 
     def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
-        made: Future[Graded] = self.executor.submit(grade_unit, student, files, self.context)
+        made: Future[Graded] = self.executor.submit(unit.grade_unit, student, files, self.context)
         return made
 
     def close(self) -> None:
@@ -556,7 +453,7 @@ class _Saver:
             graded.student,
             self.coursedir.get_existing_timestamp(str(folder)),
             {
-                name: gradebook.Marks(kept["scores"], kept["comments"])
+                name: marks_of(kept["text"])
                 if (kept := graded.notebooks.get(name)) is not None
                 else None
                 for name in self.notebooks

@@ -21,7 +21,7 @@ from nbgrader.preprocessors import GetGrades
 
 from gradelib import wording
 from gradelib.grading.grade import NOT_JUDGED, VERDICT_TYPE
-from gradelib.grading.release import CHECK_PREFIX
+from gradelib.grading.layout import CHECK_PREFIX
 from gradelib.verdicts import Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"

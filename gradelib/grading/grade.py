@@ -13,9 +13,8 @@ from typing import Any
 
 from gradelib import wording
 from gradelib.checks import PreparedCase, PreparedCheck
-from gradelib.grading.release import CHECK_PREFIX
+from gradelib.grading.layout import CHECK_PREFIX, Layout
 from gradelib.grading.submission import (
-    Layout,
     Note,
     Submission,
     UnreadableError,

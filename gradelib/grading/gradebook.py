@@ -36,7 +36,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from gradelib.grading.course import Course
 from gradelib.grading.errors import CourseError
-from gradelib.grading.submission import Layout
+from gradelib.grading.layout import Layout
 
 ATTEMPTS = 8
 

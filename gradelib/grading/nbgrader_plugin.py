@@ -23,10 +23,11 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from gradelib.grading import grade, inlining, release
+from gradelib.grading import grade, inlining
 from gradelib.grading.course import Course
 from gradelib.grading.gradebook import require_same_points
-from gradelib.grading.submission import Layout, UnreadableError, empty_submission, read_submission
+from gradelib.grading.layout import TEXT_STUB, Layout
+from gradelib.grading.submission import UnreadableError, empty_submission, read_submission
 from gradelib.grading.work import Isolation
 
 
@@ -34,7 +35,7 @@ def configure(c: Any, root: Path) -> None:
     """Set up nbgrader for a course made by `one-gpu course new`."""
     c.CourseDirectory.root = str(root)
     c.ClearSolutions.code_stub = {"python": inlining.STUB}
-    c.ClearSolutions.text_stub = release.TEXT_STUB
+    c.ClearSolutions.text_stub = TEXT_STUB
     c.Autograde.exporter_class = SubmissionExporter
     c.Autograde.sanitize_preprocessors = [CheckCellMetadata]
     c.Autograde.autograde_preprocessors = [

@@ -14,13 +14,10 @@ from gradelib import cells
 from gradelib.checks import Check, PreparedCheck
 from gradelib.grading import inlining
 from gradelib.grading.errors import CourseError, Problem, SourceError
+from gradelib.grading.layout import CHECK_PREFIX, HELPERS_TAG, METADATA_KEY, TEXT_STUB
 from gradelib.grading.source import Exercise, Role, SourceCell
 from gradelib.notebook import CHECKS_SUFFIX, release_text
 
-CHECK_PREFIX = "check-"
-HELPERS_TAG = "helpers"
-# Markdown that stands where a learner writes; nbgrader puts it there (ClearSolutions.text_stub).
-TEXT_STUB = "*Write your answer here.*"
 # Stands in a course's own copy of a check cell, and in what nbgrader restores when it grades, but not
 # in the release: whoever runs the cell in place of the judge is stopped.
 UNJUDGED = """\
@@ -29,7 +26,6 @@ if "NBGRADER_EXECUTION" in __import__("os").environ:
     raise RuntimeError("This cell is marked by the judge. Grade inside the course's own folder.")
 ### END HIDDEN TESTS
 """
-METADATA_KEY = "one_gpu"
 
 
 def source_files(

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from gradelib.grading import batch
+from gradelib.grading.unit import Graded
 from gradelib.verdicts import Status
 
 
@@ -62,7 +63,7 @@ def notes(result: batch.Report) -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
-def _why(graded: batch.Graded) -> str:
+def _why(graded: Graded) -> str:
     return "; ".join(filter(None, (kept["unreadable"] for kept in graded.notebooks.values())))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradelib.grading.course import Course
-from gradelib.grading.submission import Layout
+from gradelib.grading.layout import Layout
 from tests.conftest import need_module
 
 need_module("nbgrader")

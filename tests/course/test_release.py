@@ -17,7 +17,7 @@ from nbgrader.preprocessors import ClearSolutions
 from traitlets.config import Config
 
 from gradelib.checks import PreparedCheck
-from gradelib.grading import inlining, release
+from gradelib.grading import inlining, layout, release
 from gradelib.grading.course import Course, find_exercises, load_checks, prepared_checks
 from gradelib.grading.errors import CourseError
 from gradelib.grading.source import Role, read_exercise
@@ -41,7 +41,7 @@ def _cleared(notebook: dict[str, Any]) -> Any:
     """The notebook after nbgrader's own ClearSolutions, with a course's configuration."""
     config = Config()
     config.ClearSolutions.code_stub = {"python": inlining.STUB}
-    config.ClearSolutions.text_stub = release.TEXT_STUB
+    config.ClearSolutions.text_stub = layout.TEXT_STUB
     node = nbformat.from_dict(json.loads(json.dumps(notebook)))
     return ClearSolutions(config=config).preprocess(node, {})[0]
 
@@ -58,7 +58,7 @@ def test_clearing_the_solutions_gives_the_stubs_letter_for_letter(path: Path, pa
             assert made.source == cell.text
     plain = release.released_notebook(exercise)
     for made, wanted in zip(cleared.cells, plain["cells"], strict=True):
-        if not wanted["id"].startswith(release.CHECK_PREFIX):
+        if not wanted["id"].startswith(layout.CHECK_PREFIX):
             assert made.source == wanted["source"]
 
 
@@ -138,7 +138,7 @@ def test_the_release_has_no_solution_and_no_hidden_line(released_course: Course)
         cell_of(notebook, "check-packed_bytes")["source"] == 'check("packed_bytes", packed_bytes)'
     )
     written = cell_of(notebook, "what_did_you_observe")["source"]
-    assert written.endswith(release.TEXT_STUB)
+    assert written.endswith(layout.TEXT_STUB)
 
 
 def test_setup_and_check_cells_are_locked_and_answers_are_not(released_course: Course) -> None:

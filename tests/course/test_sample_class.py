@@ -9,8 +9,8 @@ import pytest
 
 from gradelib.grading import grade, release
 from gradelib.grading.course import prepared_checks
+from gradelib.grading.layout import Layout
 from gradelib.grading.source import read_exercise
-from gradelib.grading.submission import Layout
 from gradelib.grading.work import Isolation
 from gradelib.notebook import release_text
 from solutions.sample_class import EXERCISE, Student

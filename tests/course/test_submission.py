@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradelib.grading.release import TEXT_STUB
+from gradelib.grading.layout import TEXT_STUB, Layout
 from gradelib.grading.submission import (
-    Layout,
     NoteKind,
     Submission,
     UnreadableError,
@@ -278,6 +277,14 @@ def test_damaged_files_are_read_as_far_as_they_go(
     for task in ("packed_bytes", "settings"):
         assert callable(_runs(submission, task)[task])
     assert note in _texts(submission)
+
+
+def test_a_task_behind_the_cut_says_so(layout: Layout) -> None:
+    data = _bytes(layout)
+    submission = read_submission(data[: data.index(b"## Settings")], layout)
+    assert submission.work.answers["settings"] == ()
+    assert submission.notes_of("settings") == ("The file was cut off before this task.",)
+    assert submission.notes_of("spread") == ()
 
 
 def _each_cell(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
