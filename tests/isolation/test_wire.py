@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import sys
 import threading
 import time
 import tracemalloc
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +24,7 @@ from gradelib.grading.sandbox.session import Session
 from gradelib.grading.sandbox.wire import MAX_FRAME_BYTES, Wire
 from gradelib.grading.work import IsolationError, Limits, Work
 from gradelib.judging import judge
-from gradelib.outcomes import Kind, Outcome
+from gradelib.outcomes import Kind, Outcome, call, load_driver
 from gradelib.verdicts import Status, Verdict
 from gradelib.wording import value_text
 from tests.isolation.conftest import CHECKS
@@ -302,3 +304,48 @@ def test_messages_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_long_array_is_named_and_not_written_out(value: plain.Array, shown: str) -> None:
     assert value_text(value) == shown
+
+
+def test_a_driver_stays_the_one_that_was_loaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("gradelib.drivers.sample")
+    module.twice = lambda answer, x: 2 * answer(x)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gradelib.drivers", types.ModuleType("gradelib.drivers"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    name = "gradelib.drivers.sample:twice"
+    load_driver(name)
+    module.twice = lambda _answer, _x: "whatever is wanted"  # type: ignore[attr-defined]
+    monkeypatch.delitem(sys.modules, module.__name__)
+    assert call(lambda x: x + 1, [1], {}, name).value == 4
+    load_driver.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os:system", "gradelib.judging:judge", "gradelib.drivers", "gradelib.driversx:f", ":f", ""],
+)
+def test_a_driver_lives_in_gradelib_drivers(name: str) -> None:
+    with pytest.raises(ValueError, match=r"gradelib\.drivers"):
+        load_driver(name)
+
+
+class _Sly:
+    """Equal to everything, and unpleasant to look at."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __iter__(self) -> object:
+        raise KeyboardInterrupt
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_changed_input_is_seen_whatever_it_says_of_itself() -> None:
+    def changes(values: list[object]) -> None:
+        values[0] = _Sly()
+
+    def keeps(values: list[object]) -> list[object]:
+        return sorted(values, key=str)
+
+    assert call(changes, [[1, 2]], {}).mutated
+    assert not call(keeps, [[2, float("nan"), 1]], {}).mutated
