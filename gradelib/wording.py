@@ -21,8 +21,8 @@ VALUE_LIMIT = 160
 # What a verdict says first, by the reason's `what`. {call}, {got}, {expected}, {where}, {part} are
 # filled in.
 _SENTENCES = {
-    "placeholder": "Not attempted yet: replace the `...` with your answer.",
-    "missing": "Not attempted: no cell defines `{task}`. Keep the name that the task gives.",
+    "placeholder": "Replace the `...` with your answer.",
+    "missing": "No cell defines `{task}`. Keep the name that the task gives.",
     "state": "The same call gave two different results. An answer may depend on its arguments alone, "
     "not on what was called before.",
     "value": "{call} gave {got}; it should give {expected}.",
@@ -96,13 +96,7 @@ def _paragraphs(verdict: Verdict) -> list[str]:
     if verdict and reason.what == "rules met":
         lines.append("It meets every rule that is checked here.")
     elif verdict:
-        kind = "cases, hidden ones too" if verdict.hidden else "visible cases"
-        number = "The" if verdict.total == 1 else f"All {verdict.total}"
-        if verdict.total == 1:
-            kind = "check" if not verdict.hidden else "check, hidden part too"
-        lines.append(
-            f"{number} {kind} passed." if verdict.total > 1 else f"{number} {kind}: passed."
-        )
+        lines.append(_passed(verdict))
         if not verdict.hidden:
             lines.append("Grading adds hidden cases with other inputs.")
     else:
@@ -116,6 +110,14 @@ def _paragraphs(verdict: Verdict) -> list[str]:
             lines.append(f"Part of the task is right: {verdict.score:.0%} of its points.")
     lines += [f"Note: {warning}" for warning in verdict.warnings]
     return lines
+
+
+def _passed(verdict: Verdict) -> str:
+    if verdict.total == 1:
+        return "The one case passed."
+    if verdict.hidden:
+        return f"All {verdict.total} cases passed, hidden ones too."
+    return f"All {verdict.total} visible cases passed."
 
 
 def _first_sentence(verdict: Verdict) -> str:
