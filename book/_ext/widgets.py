@@ -292,7 +292,7 @@ class WidgetDirective(SphinxDirective):
 
 
 def _write_data(app: Sphinx, exception: Exception | None) -> None:
-    if exception is None and app.builder.format == "html":
+    if exception is None and app.builder.name in {"html", "dirhtml"}:
         write_data(Path(app.outdir) / "_static" / "widgets")
 
 
