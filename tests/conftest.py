@@ -7,6 +7,11 @@ import os
 import shutil
 
 import pytest
+from hypothesis import settings
+
+# A busy machine makes a slow example, which is no defect: no deadline for a single one.
+settings.register_profile("one-gpu", deadline=None)
+settings.load_profile("one-gpu")
 
 ALL = os.environ.get("ONE_GPU_TESTS") == "all"
 

@@ -19,6 +19,7 @@ from gradelib import plain
 from gradelib.compare import difference, same_bits
 from gradelib.plain import Array, BadValueError, WireError, dumps, loads, to_plain
 from gradelib.shapes import Shape
+from tests.conftest import need_module
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 KEYS = st.integers() | st.text(max_size=8) | st.booleans() | st.none()
@@ -152,7 +153,9 @@ def test_an_array_becomes_nested_lists_of_its_shape(shape):
 
 
 def test_tensors_become_plain():
-    torch = pytest.importorskip("torch")
+    need_module("torch")
+    import torch
+
     assert to_plain(torch.tensor(2.5, requires_grad=True)) == 2.5
     assert to_plain(torch.tensor([1, 2])).tolist() == [1, 2]
     assert to_plain(torch.tensor([0.5], dtype=torch.bfloat16)).tolist() == [0.5]

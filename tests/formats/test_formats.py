@@ -24,6 +24,7 @@ from solutions.formats import (
     smallest_subnormal,
     sum_in_format,
 )
+from tests.conftest import need_module
 from tests.estimators.facts import fact
 
 # Format, NumPy dtype that is its oracle, and what that dtype does on overflow.
@@ -166,7 +167,9 @@ def test_random_float64_values_encode_to_float16_as_struct_does(value):
     ],
 )
 def test_pytorch_agrees_on_every_pattern_and_on_random_float32_values(name, key, overflow):
-    torch = pytest.importorskip("torch")
+    need_module("torch")
+    import torch
+
     dtype = getattr(torch, name)
     integers = torch.uint8 if width(key) == 8 else torch.int16
     patterns = torch.arange(2 ** width(key), dtype=torch.int32)

@@ -1,0 +1,69 @@
+"""The numbers that the exercises' texts state, worked out anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gradelib.shapes import Shape
+from solutions.formats import bytes_for, decode, encode, largest_finite, smallest_subnormal
+from solutions.lora import lora_parameters
+from solutions.parameters import parameter_count, parameters_by_part
+from tests.checks.tasks import source
+
+TOY = Shape(
+    vocab=10,
+    hidden=4,
+    intermediate=6,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    head_dim=3,
+    tied=True,
+    gated=True,
+)
+LAYER_OF_4B = replace(Shape.gemma3("4b"), layers=1)
+
+
+def prose(exercise):
+    return " ".join(" ".join(cell.text.split()) for cell in source(exercise).cells)
+
+
+STATED = [
+    (
+        "21_number_formats",
+        f"The number is $-4 \\cdot 1.25 = {decode(0b1_10001_0100000000, 5, 10):g}$",
+    ),
+    ("21_number_formats", f"The pattern is $11 \\cdot 2^{{10}} + 614 = {encode(0.1, 5, 10)}$"),
+    ("21_number_formats", f"= {decode(11878, 5, 10):.13f}$"),
+    ("21_number_formats", f"The pattern is {encode(0.00001, 5, 10)}."),
+    ("21_number_formats", f"FP16's largest number is {largest_finite(5, 10):,.0f}."),
+    ("21_number_formats", f"\\cdot 1.75 = {largest_finite(3, 2):g}$"),
+    ("21_number_formats", f"\\cdot 1.75 = {largest_finite(3, 2, 'finite'):g}$"),
+    ("21_number_formats", f"\\cdot 1.5 = {largest_finite(3, 2, 'fn'):g}$"),
+    ("21_number_formats", f"\\cdot 1/4 = {smallest_subnormal(3, 2):g}$"),
+    ("21_number_formats", f"so they take {bytes_for(5, 4)} bytes"),
+    ("31_gpu_memory", f"embedding: 10 · 4 = {parameters_by_part(TOY)['embedding']};"),
+    ("31_gpu_memory", f"together {parameters_by_part(TOY)['attention']};"),
+    ("31_gpu_memory", f"3 · 4 · 6 = {parameters_by_part(TOY)['mlp']};"),
+    ("31_gpu_memory", f"3 · 4 = {parameters_by_part(TOY)['norms']};"),
+    ("31_gpu_memory", f"The sum is 40 + 72 + 72 + 12 = {parameter_count(TOY)}."),
+    ("43_lora", f"which has {parameter_count(Shape.gemma3('4b')):,}."),
+    (
+        "43_lora",
+        f"(2560 + 2048) = {lora_parameters(LAYER_OF_4B, 4, ['q_proj'])}$".replace(
+            "18432", "18{,}432"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("exercise", "words"), STATED, ids=[words for _, words in STATED])
+def test_a_stated_number_is_right(exercise, words):
+    assert words in prose(exercise)
+
+
+def test_the_edge_of_fp16_lies_where_the_text_says():
+    assert decode(encode(65519.0, 5, 10), 5, 10) == 65504
+    assert decode(encode(65520.0, 5, 10), 5, 10) == float("inf")
