@@ -15,13 +15,18 @@ from collections.abc import Iterable
 _MAGIC = re.compile(r"^\s*(?:[%!]|\?)|^[^#'\"]*\?\s*$|^\s*[\w, ]+=\s*[%!]")
 # Cell magics that run the rest of the cell as Python, in the notebook's own namespace.
 _PYTHON_MAGICS = re.compile(r"\s*%%(?:time|capture|prun)\b")
+# A grader reads cells in its own process: what takes it long, or its parser down, has no meaning.
+MAX_CELL_CHARACTERS = 100_000
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def parse_cell(source: str) -> ast.Module:
-    """The syntax tree of a cell; lines of IPython magic (`%`, `!`, `?`) are blanked. Raises
-    SyntaxError, as a compiler does."""
+    """The syntax tree of a cell; lines of IPython magic (`%`, `!`, `?`) are blanked. Raises one of
+    `UNREADABLE`, as a compiler does."""
+    if len(source) > MAX_CELL_CHARACTERS:
+        raise ValueError(f"a cell of {len(source)} characters (at most {MAX_CELL_CHARACTERS})")
     try:
         return ast.parse(source)
     except SyntaxError:
@@ -43,7 +48,7 @@ def definitions(source: str) -> list[ast.stmt]:
     has none."""
     try:
         body = parse_cell(source).body
-    except (SyntaxError, ValueError, RecursionError):
+    except UNREADABLE:
         return []
     return [statement for statement in body if _defines(statement)]
 
@@ -97,9 +102,7 @@ def defined_names(sources: Iterable[str]) -> set[str]:
     names: set[str] = set()
     for source in sources:
         statements = definitions(source)
-        if statements:
-            module = ast.unparse(ast.Module(body=statements, type_ignores=[]))
-            table = symtable.symtable(module, "<cell>", "exec")
+        if statements and (table := _symbols(ast.Module(body=statements, type_ignores=[]))):
             names |= {
                 symbol.get_name()
                 for symbol in table.get_symbols()
@@ -112,11 +115,11 @@ def missing_names(source: str, known: Iterable[str]) -> list[str]:
     """Global names that a cell's code reads, now or when its functions are called, and that neither
     the cell nor `known` defines."""
     try:
-        tree = parse_cell(source)
-    except (SyntaxError, ValueError, RecursionError):
+        table = _symbols(parse_cell(source))
+    except UNREADABLE:
         return []
-    module = ast.unparse(tree)
-    table = symtable.symtable(module, "<cell>", "exec")
+    if table is None:
+        return []
     own = {
         symbol.get_name()
         for symbol in table.get_symbols()
@@ -133,3 +136,11 @@ def missing_names(source: str, known: Iterable[str]) -> list[str]:
         there |= {symbol.get_name() for symbol in shared if symbol.is_assigned()}
         tables += inner.get_children()
     return sorted(wanted - there)
+
+
+def _symbols(tree: ast.Module) -> symtable.SymbolTable | None:
+    """The names of a tree, or None where the compiler does not accept it."""
+    try:
+        return symtable.symtable(ast.unparse(tree), "<cell>", "exec")
+    except UNREADABLE:
+        return None

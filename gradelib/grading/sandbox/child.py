@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gradelib import outcomes, plain
-from gradelib.cells import parse_cell
+from gradelib.cells import UNREADABLE, parse_cell
 from gradelib.grading.sandbox.wire import ChildEnd
 from gradelib.outcomes import Kind, Outcome
 
 ANSWER = "answer"
-_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def serve(end: ChildEnd) -> None:
@@ -148,11 +147,11 @@ def _statements(label: str, parts: Sequence[str], errors: list[Outcome]) -> list
     linecache.cache[label] = (len(whole), None, whole.splitlines(keepends=True), label)
     try:
         return parse_cell(whole).body
-    except _UNPARSABLE as error:
+    except UNREADABLE as error:
         errors.append(outcomes.raised(error))
     body: list[ast.stmt] = []
     for part in parts:
-        with contextlib.suppress(*_UNPARSABLE):
+        with contextlib.suppress(*UNREADABLE):
             body += parse_cell(part).body
     return body
 
