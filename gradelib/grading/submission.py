@@ -327,8 +327,10 @@ class _Finder:
                 for each in cells.definitions(cell.source)
                 if getattr(each, "name", None) not in tasks
             ]
-            if kept:
-                yield ast.unparse(ast.Module(kept, []))
+            # A statement that cannot be written out again (a number of 5,000 digits) is left out.
+            texts = [text for each in kept if (text := _written(each))]
+            if texts:
+                yield "\n".join(texts)
 
     def _is_released(self, i: int) -> bool:
         key = self.keys.get(i)
@@ -415,7 +417,7 @@ def _defined(source: str) -> set[str]:
 def _parses(source: str) -> bool:
     try:
         cells.parse_cell(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except cells.UNREADABLE:
         return False
     return True
 
@@ -430,7 +432,15 @@ def _runnable(source: str) -> str:
     and fails when it is loaded."""
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except cells.UNREADABLE:
         if _parses(source):
-            return ast.unparse(cells.parse_cell(source))
+            return _written(cells.parse_cell(source)) or source
     return source
+
+
+def _written(tree: ast.AST) -> str:
+    """A syntax tree as text; empty where it is too deep or holds a number too long to write."""
+    try:
+        return ast.unparse(tree)
+    except cells.UNREADABLE:
+        return ""
