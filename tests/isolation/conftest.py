@@ -61,7 +61,7 @@ CHECKS = {
 
 @pytest.fixture(scope="session")
 def checks() -> dict[str, PreparedCheck]:
-    """The course's checks; a call may take one second, four when the machine is busy."""
+    """The course's checks."""
     prepared = {name: check.prepare(name, TOKEN) for name, check in CHECKS.items()}
     return {name: replace(check, seconds=1.0) for name, check in prepared.items()}
 
@@ -80,17 +80,21 @@ Grade = Callable[..., dict[str, Verdict]]
 
 @pytest.fixture
 def grade(bubblewrap: Isolation, checks: dict[str, PreparedCheck]) -> Grade:
-    """Grade a submission: task -> source of its cell (or of its parts)."""
+    """Grade a submission: task -> source of its cell (or of its parts). A call may take `seconds`,
+    four times that when the machine is busy."""
 
     def graded(
         answers: Mapping[str, str | tuple[str, ...]],
         helpers: tuple[str, ...] = (),
         place: Isolation = bubblewrap,
+        seconds: float = 1.0,
     ) -> dict[str, Verdict]:
         cells = {
             task: (parts,) if isinstance(parts, str) else parts for task, parts in answers.items()
         }
         with place.open(Work((), helpers, cells)) as loaded:
-            return {task: judge(loaded[task], checks[task]) for task in cells}
+            return {
+                task: judge(loaded[task], replace(checks[task], seconds=seconds)) for task in cells
+            }
 
     return graded

@@ -23,7 +23,7 @@ from tests.isolation.conftest import HONEST, LIMITS, TOKEN, Grade
 pytestmark = pytest.mark.sandbox
 
 # Follows the secret wherever it lies, so that a cheat knows it when it sees it.
-MARK = "#end-of-treasure"
+MARK = f"#end-of-treasure-{os.getpid()}"
 NAME = f"one-gpu-treasure-{os.getpid()}"
 
 
