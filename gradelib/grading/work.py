@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gradelib.judging import Answer
 
+NAMES = ("bubblewrap", "podman", "docker", "none")
 IMAGE = "docker.io/library/python:3.12-slim"
 # PyTorch imports `torch._dynamo` with the first optimizer, transformers a model's module with its
 # first use: seconds each.
@@ -116,6 +117,5 @@ def isolation(
     not work.
     """
     from gradelib.grading.sandbox import choose
-    from gradelib.grading.sandbox.server import Options
 
-    return choose(name, Options(preload, limits or Limits(), hide), image)
+    return choose(name, preload, limits or Limits(), hide, image)

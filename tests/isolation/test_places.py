@@ -20,6 +20,7 @@ import pytest
 import gradelib
 from gradelib.checks import PreparedCheck
 from gradelib.grading.sandbox import server
+from gradelib.grading.sandbox.places import Bubblewrap
 from gradelib.grading.work import Isolation, IsolationError, Limits, Work, isolation
 from gradelib.judging import Answer, judge
 from gradelib.outcomes import Kind
@@ -409,3 +410,42 @@ def double(x):
             hog.kill()
             hog.wait()
         place.close()
+
+
+@pytest.mark.sandbox
+def test_a_server_that_was_killed_is_started_again(checks: dict[str, PreparedCheck]) -> None:
+    need_command("bwrap", "apt-get install bubblewrap")
+    place = isolation("bubblewrap", limits=LIMITS)
+    assert isinstance(place, Bubblewrap)
+    assert place._server is not None
+    place._server.kill()
+    place._server.wait()
+    with place.open(Work((), (), {"double": (HONEST["double"],)})) as loaded:
+        assert judge(loaded["double"], checks["double"]).score == 1
+    place.close()
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "said"),
+    [
+        ("darwin", "bubblewrap", "bubblewrap is for Linux"),
+        ("win32", "podman", "grade in WSL"),
+        ("win32", None, "grade in WSL"),
+    ],
+)
+def test_another_system_is_told_what_to_do(system: str, name: str | None, said: str) -> None:
+    # Modules that Windows lacks must not be needed to say so.
+    lacking = "sys.modules.update(fcntl=None, resource=None)" if system == "win32" else ""
+    program = (
+        f"import sys; sys.platform = {system!r}; {lacking}\n"
+        "from gradelib.grading.work import IsolationError, isolation\n"
+        f"try: isolation({name!r})\nexcept IsolationError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said in done.stdout, done.stderr

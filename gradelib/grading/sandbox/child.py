@@ -38,7 +38,7 @@ def serve(end: ChildEnd) -> None:
     for driver in request["drivers"]:
         outcomes.load_driver(driver)
     for name, content in request["files"].items():
-        Path(name).write_bytes(content_of(content))
+        Path(name).write_bytes(content.data)
     loaded = Loaded()
     for position, cell in enumerate(request["cells"]):
         end.send({"id": request["id"], "cell": position})
@@ -53,11 +53,6 @@ def serve(end: ChildEnd) -> None:
         if os.getpid() != process:
             os._exit(0)
         _reply(end, request["id"], "outcome", outcome.to_data())
-
-
-def content_of(array: plain.Array) -> bytes:
-    """A file's content, which travels as an array of bytes."""
-    return array.data
 
 
 def _reply(end: ChildEnd, request_id: str, name: str, data: Any) -> None:

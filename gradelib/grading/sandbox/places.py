@@ -114,6 +114,8 @@ class Forked(ABC):
         self.__init__(state["options"])  # type: ignore[misc]
 
     def _start(self) -> _ForkedProcess:
+        if self._server is not None and self._server.poll() is not None:
+            self.close()  # it was killed, for want of memory, say
         with self._lock:
             if self._control is None:
                 self._control = self._serve()

@@ -42,6 +42,7 @@ STOPPED, OUT_OF_TIME, OUT_OF_MEMORY = "stopped", "out of time", "out of memory"
 # Static copies of these stand in for /proc, which libraries read to learn about the machine.
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "version")
 _WATCH_SECONDS = 0.1
+_MAX_DESCRIPTOR = 4096  # the server opens few, and the lowest numbers first
 _EXIT_STATUS = {OUT_OF_TIME: 101, OUT_OF_MEMORY: 102} | {
     f"signal {number}": 128 + number for number in range(1, 65)
 }
@@ -308,7 +309,7 @@ def _only_wire(read_fd: int, write_fd: int) -> tuple[int, int]:
     high = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (nowhere, read_fd, write_fd)]
     for number, each in ((0, 0), (1, 0), (2, 0), (3, 1), (4, 2)):
         os.dup2(high[each], number)
-    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(5, _MAX_DESCRIPTOR)
     return 3, 4
 
 
