@@ -7,6 +7,7 @@ settings give.
 from __future__ import annotations
 
 import importlib
+import json
 import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -204,6 +205,7 @@ def _frame(title: str, settings: Settings, exercises: Sequence[Exercise]) -> dic
     )
     values = {
         "title": title,
+        "course_id": json.dumps(title),
         "first": exercises[0].name if exercises else "EXERCISE",
         "exercises": rows,
         "checks": settings.checks,

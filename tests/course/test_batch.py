@@ -452,10 +452,9 @@ def postgres() -> Iterator[str]:
     """URL of an empty PostgreSQL database in a server of the tests' own."""
     need_module("psycopg")
     homes = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    found = shutil.which("initdb") or (str(homes[-1] / "initdb") if homes else None)
-    need("PostgreSQL", found is not None, "apt-get install postgresql")
-    assert found is not None
-    binaries = Path(found).parent
+    found = homes[-1] / "initdb" if homes else Path(shutil.which("initdb") or "")
+    need("PostgreSQL", found.is_file(), "apt-get install postgresql")
+    binaries = found.resolve().parent
     folder = Path("/tmp") / f"one-gpu-postgres-{os.getpid()}"
     folder.mkdir(mode=0o700)
     root = os.geteuid() == 0
