@@ -84,7 +84,10 @@ def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list
     for linker_file in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
         if Path(linker_file).exists():
             command += _shown(Path(linker_file), Path(linker_file))
-    shown = [Path("/usr"), Path(sys.base_prefix).resolve(), *package_folders()]
+    # Not the whole prefix: `~/.local` can be one, and has more in it than Python.
+    prefix = Path(sys.base_prefix).resolve()
+    interpreter = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
+    shown = [Path("/usr"), *interpreter, *package_folders()]
     for needed_folder in shown[1:]:
         if not needed_folder.is_relative_to("/usr"):
             command += _shown(needed_folder, needed_folder)
