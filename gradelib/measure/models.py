@@ -4,6 +4,9 @@ values, which run every operation of a training step in seconds and no memory.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,6 +81,20 @@ def materialise(model: Any) -> None:
                 module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device="cpu")
         if hasattr(module, "quant_state"):
             module.describe()
+
+
+@contextmanager
+def one_sequence_a_row() -> Iterator[None]:
+    """Say that no row holds several sequences. transformers reads position ids to find out; where
+    there are no values it would assume that they do, and build masks that a real run does without.
+    """
+    masking: Any = importlib.import_module("transformers.masking_utils")
+    found = masking.find_packed_sequence_indices
+    masking.find_packed_sequence_indices = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        masking.find_packed_sequence_indices = found
 
 
 def _with_adapters(model: Any, setup: Setup) -> Any:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gradelib.measure.ledger import MemoryLedger, as_text
-from gradelib.measure.models import materialise, meta_model
+from gradelib.measure.models import materialise, meta_model, one_sequence_a_row
 from gradelib.measure.optimizers import make_optimizer, state_tensors
 from gradelib.measure.setup import Setup
 
@@ -35,6 +35,7 @@ class SimulatedGPU:
 
     def __enter__(self) -> Self:
         self._entered = ExitStack()
+        self._entered.enter_context(one_sequence_a_row())
         self._entered.enter_context(FakeTensorMode())
         self._entered.enter_context(self.ledger)
         return self

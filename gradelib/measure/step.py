@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gradelib.measure.ledger import as_text
-from gradelib.measure.models import materialise, meta_model
+from gradelib.measure.models import materialise, meta_model, one_sequence_a_row
 from gradelib.measure.progress import block_progress
 from gradelib.measure.setup import Setup
 from gradelib.measure.simulated import SimulatedGPU
@@ -97,7 +97,7 @@ def measure_saved_bytes(setup: Setup, progress: bool = True) -> SavedBytes:
         plain = measure_saved_bytes(replace(setup, checkpointing=False), progress)
         block = plain.largest_block_bytes
     model = meta_model(setup)
-    with FakeTensorMode():
+    with one_sequence_a_row(), FakeTensorMode():
         materialise(model)
         ids = torch.zeros(setup.batch, setup.seq, dtype=torch.long)
         own = {p.untyped_storage()._cdata for p in [*model.parameters(), *model.buffers()]}

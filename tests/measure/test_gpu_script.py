@@ -63,15 +63,13 @@ def test_a_setup_that_does_not_fit_is_a_row_and_the_others_go_on(
 
     monkeypatch.setattr(gpu_measure, "training_step", full_does_not_fit)
     wanted = [replace(gpu_measure.setups(TINY)[index], seq=16) for index in (9, 5)]
-    rows = gpu_measure.measure_all(wanted, "cpu", minutes=5, report=lambda text: None)
+    rows = gpu_measure.measure_all(wanted, "cpu", minutes=5, report=list)
     assert [row["result"] for row in rows] == ["out of memory", "measured"]
     gpu_measure.write(tmp_path / "table.csv", rows, "cpu")
 
 
 def test_when_the_time_is_over_nothing_more_is_started(tmp_path: Path) -> None:
-    rows = gpu_measure.measure_all(
-        gpu_measure.setups(TINY)[:2], "cpu", minutes=-1, report=lambda text: None
-    )
+    rows = gpu_measure.measure_all(gpu_measure.setups(TINY)[:2], "cpu", minutes=-1, report=list)
     assert [row["result"] for row in rows] == ["no time left"] * 2
     gpu_measure.write(tmp_path / "table.csv", rows, "cpu")
 
