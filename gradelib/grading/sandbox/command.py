@@ -20,7 +20,7 @@ from gradelib.grading.work import IsolationError
 # Importing torch, transformers and peft on a busy machine with cold disks.
 PRELOAD_SECONDS = 180.0
 GRADELIB = Path(gradelib.__file__).resolve().parent
-INSIDE = "/opt/one-gpu"
+INSIDE = "/opt/one-gpu/gradelib"
 _KERNEL = (5, 14)
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -42,10 +42,15 @@ ENVIRONMENT = {
 def boot_arguments(
     call: str, options: Options, library: str, packages: Sequence[Path | str]
 ) -> list[str]:
-    """Arguments with which Python calls a function of `server`, importing from the standard
-    library, `library` and `packages` alone."""
+    """Arguments with which Python calls a function of `server`, with the standard library, the
+    folder `library` as `gradelib`, and what lies in `packages`."""
+    # Imported by its path: on `sys.path`, the checkout around it would come along.
     program = (
-        "import sys; sys.path[:0] = [sys.argv[2]]; sys.path += sys.argv[3:]; "
+        "import importlib.util, sys; folder = sys.argv[2]; sys.path += sys.argv[3:]; "
+        "spec = importlib.util.spec_from_file_location("
+        "'gradelib', folder + '/__init__.py', submodule_search_locations=[folder]); "
+        "sys.modules['gradelib'] = package = importlib.util.module_from_spec(spec); "
+        "spec.loader.exec_module(package); "
         f"from gradelib.grading.sandbox import server; {call}"
     )
     arguments = [options.to_json(), library, *map(str, packages)]
@@ -91,7 +96,7 @@ def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list
     for needed_folder in shown[1:]:
         if not needed_folder.is_relative_to("/usr"):
             command += _shown(needed_folder, needed_folder)
-    command += _shown(GRADELIB, Path(INSIDE, "gradelib"))
+    command += _shown(GRADELIB, Path(INSIDE))
     for hidden in _places_of(options.hide):
         if any(hidden.is_relative_to(root) for root in shown):
             command += ["--tmpfs", str(hidden)]

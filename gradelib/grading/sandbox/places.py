@@ -13,7 +13,6 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from gradelib.grading.sandbox.command import (
@@ -85,7 +84,7 @@ class Forked(ABC):
 
     @abstractmethod
     def _library(self) -> str:
-        """The folder, as the server sees it, that holds `gradelib` and nothing else."""
+        """The folder of `gradelib`, as the server sees it."""
 
     @contextlib.contextmanager
     def open(self, work: Work) -> Iterator[Mapping[str, Answer]]:
@@ -178,19 +177,11 @@ class Unisolated(Forked):
     )
     _apart = Apart.NOT
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
     def _command(self, boot: list[str]) -> list[str]:
         return [sys.executable, *boot]
 
     def _library(self) -> str:
-        # `gradelib` alone, not the checkout around it.
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="one-gpu-")
-            Path(self._folder.name, "gradelib").symlink_to(GRADELIB)
-        return self._folder.name
+        return str(GRADELIB)
 
 
 class Bubblewrap(Forked):

@@ -118,7 +118,7 @@ class Container:
         ]
         command += ["--ulimit", f"nofile={limits.open_files}:{limits.open_files}"]
         command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={limits.scratch_bytes}"]
-        command += ["--volume", f"{GRADELIB}:{INSIDE}/gradelib:ro", "--workdir", "/tmp"]
+        command += ["--volume", f"{GRADELIB}:{INSIDE}:ro", "--workdir", "/tmp"]
         for name, value in ENVIRONMENT.items():
             if name != "PATH":
                 command += ["--env", f"{name}={value}"]
