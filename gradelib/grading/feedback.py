@@ -156,12 +156,12 @@ def items(notebook: Any) -> list[Item]:
         if about.get("solution"):
             sources.setdefault(task, []).append(cell.source)
             if about.get("comment"):
-                comments.setdefault(task, []).append(_markdown(about["comment"]))
+                comments.setdefault(task, []).append(clean_markdown(about["comment"]))
         if not about.get("grade"):
             continue
         if about.get("solution"):
             item = Item(grade_id, about["points"], about.get("score"), "", Markup())
-            item.answer = _markdown(cell.source)
+            item.answer = clean_markdown(cell.source)
             item.status = "not marked yet" if item.score is None else "marked by a person"
         else:
             item = _judged(cell, about)
@@ -183,7 +183,7 @@ def _judged(cell: Any, about: Mapping[str, Any]) -> Item:
     return item
 
 
-def _markdown(text: str) -> Markup:
+def clean_markdown(text: str) -> Markup:
     """Markdown as HTML that can do nothing."""
     return Markup(
         bleach.clean(markdown2html(text), tags=_TAGS, attributes={"a": ["href", "title"]})

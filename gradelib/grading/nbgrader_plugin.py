@@ -47,8 +47,8 @@ def configure(c: Any, root: Path) -> None:
     c.GenerateFeedback.exporter_class = "gradelib.grading.feedback.FeedbackExporter"
     c.GenerateFeedback.preprocessors = ["gradelib.grading.feedback.ReadGrades"]
     c.ExportApp.plugin_class = "gradelib.grading.exports.CsvExport"
-    # In the formgrader, learners' HTML is shown to an instructor.
-    c.HTMLExporter.sanitize_html = True
+    # The formgrader shows learners' Markdown to an instructor.
+    c.HTMLExporter.filters = {"markdown2html": "gradelib.grading.feedback.clean_markdown"}
 
 
 class SubmissionExporter(NotebookExporter):

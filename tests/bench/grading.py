@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +85,37 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _timed(folder: Path, command: list[str]) -> dict[str, float]:
-    """Wall time, CPU time of it and its children, and the largest process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.monotonic()
-    done = subprocess.run(
-        command, cwd=folder, env=_environment(), capture_output=True, text=True, check=False
+# Runs a command and prints what it and its children took; in a process of its own, since the peak of
+# all children ever waited for is what a process can ask for.
+MEASURE = """
+import json, resource, subprocess, sys, time
+started = time.monotonic()
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps({
+    "status": done.returncode,
+    "error": done.stderr[-3000:],
+    "seconds": time.monotonic() - started,
+    "cpu_seconds": used.ru_utime + used.ru_stime,
+    "peak_mib": used.ru_maxrss / 1024,
+}))
+"""
+
+
+def _timed(folder: Path, command: list[str]) -> dict[str, Any]:
+    """Wall time, CPU time of it and its children, and the memory of its largest process."""
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, *command],
+        cwd=folder,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    seconds = time.monotonic() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        sys.stderr.write(done.stderr[-3000:])
-        raise SystemExit(f"{command} failed")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"seconds": seconds, "cpu_seconds": cpu, "peak_mib": after.ru_maxrss / 1024}
+    found: dict[str, Any] = json.loads(measured.stdout)
+    if found["status"]:
+        raise SystemExit(f"{command} failed:\n{found['error']}")
+    return found
 
 
 def _course(root: Path, exercise: str) -> Course:

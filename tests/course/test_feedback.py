@@ -195,3 +195,27 @@ def test_a_page_is_accessible_and_fits_a_phone(course: Course, scheme: str, tmp_
         browser.close()
     assert not problems
     assert not found, json.dumps(found, indent=1)[:3000]
+
+
+def test_an_instructor_who_marks_in_the_formgrader_is_shown_no_active_html(course: Course) -> None:
+    from nbconvert.exporters import HTMLExporter
+    from nbgrader.server_extensions.formgrader.handlers import template_path
+    from traitlets.config import Config
+
+    hand_in(course, "ann", answered(released(course), {**RIGHT, **ATTACKS["in a written answer"]}))
+    autograde(course)
+    _, config = nbgrader_of(course)
+    extra = Config()
+    extra.HTMLExporter.template_name = "formgrade"
+    extra.HTMLExporter.extra_template_basedirs = [template_path]
+    config.merge(extra)
+    exporter = HTMLExporter(config=config)
+    path = course.root / "autograded" / "ann" / TINY / f"{TINY}.ipynb"
+    about = {"base_url": "", "submission_id": "1", "student": "ann", "assignment": TINY, "notebook": TINY,
+             "index": 0, "total": 1, "prefix": "", "first_name": None, "last_name": None, "notebook_id": TINY,
+             "assignment_id": TINY, "mathjax_url": "", "autosave_interval": 180, "show_name_in_formgrader": False}  # fmt: skip
+    page, _ = exporter.from_filename(str(path), resources={**about, "keyword_links": {}})
+    assert "&lt;script&gt;alert(1)" in page
+    for tag, attributes in _Tags(page).tags:
+        assert "alert" not in " ".join(filter(None, attributes.values())), (tag, attributes)
+    assert "<script>alert" not in page
