@@ -7,6 +7,7 @@ anything.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -82,12 +83,17 @@ def sentence(verdict: Verdict) -> str:
 def html(verdict: Verdict) -> str:
     """The same as a small HTML block: status in words and a mark, never in colour alone."""
     mark = "✓" if verdict else "○" if str(verdict.status) == "not attempted" else "✗"
-    lines = "".join(f"<div>{escape(line)}</div>" for line in _paragraphs(verdict)[1:])
+    lines = "".join(f"<div>{_marked_up(line)}</div>" for line in _paragraphs(verdict)[1:])
     head = escape(_paragraphs(verdict)[0])
     return (
         '<div role="status" style="border-left:4px solid currentColor;padding:.3em .8em;margin:.3em 0">'
         f"<strong>{mark} {head}</strong>{lines}</div>"
     )
+
+
+def _marked_up(line: str) -> str:
+    """A line as HTML: escaped, with code in backquotes set as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(line))
 
 
 def _paragraphs(verdict: Verdict) -> list[str]:

@@ -85,8 +85,8 @@ class Item:
 
 
 class ReadGrades(GetGrades):  # type: ignore[misc]
-    """nbgrader's reading of grades from the gradebook, with one more: whether a person has yet to
-    mark the answer."""
+    """nbgrader's reading of grades from the gradebook, and who marked the answer: `marked` is True
+    when a person did, False when a person has yet to, None when nobody needs to."""
 
     def _get_score(self, cell: Any, resources: dict[str, Any]) -> None:
         super()._get_score(cell, resources)
@@ -94,8 +94,8 @@ class ReadGrades(GetGrades):  # type: ignore[misc]
         grade = self.gradebook.find_grade(
             about["grade_id"], self.notebook_id, self.assignment_id, self.student_id
         )
-        if grade.needs_manual_grade and grade.manual_score is None:
-            about["score"] = None
+        by_person = grade.manual_score is not None
+        about["marked"] = True if by_person else False if grade.needs_manual_grade else None
 
 
 class FeedbackExporter(Exporter):
@@ -160,9 +160,12 @@ def items(notebook: Any) -> list[Item]:
         if not about.get("grade"):
             continue
         if about.get("solution"):
-            item = Item(grade_id, about["points"], about.get("score"), "", Markup())
+            item = Item(grade_id, about["points"], about["score"], "no response", Markup())
             item.answer = clean_markdown(cell.source)
-            item.status = "not marked yet" if item.score is None else "marked by a person"
+            if about["marked"] is not None:
+                item.status = "marked by a person" if about["marked"] else "not marked yet"
+            if about["marked"] is False:
+                item.score = None
         else:
             item = _judged(cell, about)
             item.name, item.sources = task, sources.get(task, [])
@@ -172,14 +175,15 @@ def items(notebook: Any) -> list[Item]:
 
 
 def _judged(cell: Any, about: Mapping[str, Any]) -> Item:
-    item = Item("", about["points"], about.get("score"), "not judged", Markup.escape(NOT_JUDGED))
+    item = Item("", about["points"], about["score"], "not judged", Markup.escape(NOT_JUDGED))
     for output in cell.outputs:
         if output.output_type == "stream":
             item.printed = output.text
         data = output.get("data", {}).get(VERDICT_TYPE)
         if data is not None:
             verdict = Verdict.from_data(data)
-            item.status, item.verdict = str(verdict.status), Markup(wording.html(verdict))
+            item.verdict = Markup(wording.html(verdict))
+            item.status = "partly right" if 0 < verdict.score < 1 else str(verdict.status)
     return item
 
 

@@ -51,7 +51,7 @@ def test_every_reason_that_the_judge_gives_has_a_sentence():
 def test_html_escapes_whatever_a_learner_wrote(got, call):
     page = verdict(got=f"<script>{got}", call=call, expected="<b>")._repr_html_()
     tags = set(re.findall(r"<(/?\w+)", page))
-    assert tags <= {"div", "/div", "strong", "/strong"}
+    assert tags <= {"div", "/div", "strong", "/strong", "code", "/code"}
 
 
 def test_the_status_is_told_in_words_and_not_by_colour_alone():

@@ -100,6 +100,14 @@ def test_the_page_says_the_verdict_the_points_and_a_persons_comment(course: Cour
     assert "<script" not in page
 
 
+def test_an_answer_that_was_not_written_says_so(course: Course) -> None:
+    hand_in(course, "ann", released(course))
+    autograde(course)
+    text = re.sub(r"\s+", " ", _Tags(_page(course)).text)
+    assert "what_did_you_observeno response0 / 2" in text
+    assert "marked by a person" not in text
+
+
 def test_no_input_or_value_of_a_hidden_case_is_on_the_page(course: Course) -> None:
     # Right for the visible cases only; prints all that it is given.
     sneaky = {
