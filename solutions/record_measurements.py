@@ -1,5 +1,5 @@
-"""Record what PyTorch says about memory, for the book and the tests:
-`python -m solutions.record_measurements saved` (or `step`) writes a table into `book/data`.
+"""Record what PyTorch says about memory and FLOPs, for the book, the exercises and the tests:
+`python -m solutions.record_measurements saved` (or `step`, `flops`) writes a table into `book/data`.
 
 No GPU is needed: the real Gemma 3 graphs run on tensors without values. A run takes some minutes
 on one core. Beside each table, a file of the same name says with which versions it was made.
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gradelib.measure import Setup, measure_saved_bytes, measure_step_memory
+from gradelib.measure import Setup, count_flops, measure_saved_bytes, measure_step_memory
 from gradelib.shapes import Shape
 
 DATA = Path(__file__).parents[1] / "book" / "data"
@@ -68,6 +68,21 @@ def step_setups() -> Iterator[tuple[str, Setup]]:
         yield size, replace(Setup(shape=Shape.gemma3(size)), **changes)
 
 
+def flops_setups() -> Iterator[tuple[str, Setup]]:
+    """Steps to count: every size with what decides the operations, up to long sequences."""
+    for size in ("270m", "1b", "4b", "12b"):
+        plain = Setup(shape=Shape.gemma3(size), batch=1, seq=512, attention="eager")
+        for changes in (
+            {},
+            {"batch": 2, "seq": 1024},
+            {"seq": 8192},
+            {"seq": 2048, "checkpointing": True},
+            {"seq": 1024, "method": "lora"},
+            {"batch": 2, "method": "lora", "checkpointing": True},
+        ):
+            yield size, replace(plain, **changes)
+
+
 def described(size: str, setup: Setup) -> dict[str, Any]:
     """The columns that name a setup."""
     row = {name: getattr(setup, name) for name in FIELDS if name != "size"}
@@ -91,6 +106,15 @@ def step_row(size: str, setup: Setup) -> dict[str, Any]:
     )
 
 
+def flops_row(size: str, setup: Setup) -> dict[str, Any]:
+    """One row of `counted_flops.csv`: `FlopCounterMode` on the real architecture."""
+    counted = count_flops(setup)
+    return described(size, setup) | {
+        "forward_flops": counted.forward,
+        "training_flops": counted.training,
+    }
+
+
 def provenance(name: str) -> dict[str, Any]:
     """How a table was made."""
     return {
@@ -105,6 +129,7 @@ def provenance(name: str) -> dict[str, Any]:
 TABLES = {
     "saved": ("saved_bytes", saved_setups, saved_row),
     "step": ("step_memory", step_setups, step_row),
+    "flops": ("counted_flops", flops_setups, flops_row),
 }
 
 

@@ -8,6 +8,7 @@ from gradelib.checks import Check
 
 EXERCISES = {
     "21_number_formats": "number_formats",
+    "22_counting_flops": "counting_flops",
     "31_gpu_memory": "gpu_memory",
     "43_lora": "lora",
 }

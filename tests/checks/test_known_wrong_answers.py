@@ -86,6 +86,10 @@ NUMBERS_WRITTEN_OTHERWISE = {
     "NumPy array of no dimension": np.array,
     "subclass of float": type("Grams", (float,), {}),
 }
+BOOLEANS_WRITTEN_OTHERWISE = {
+    "NumPy bool": np.bool_,
+    "NumPy array of no dimension": np.array,
+}
 DICTIONARIES_WRITTEN_OTHERWISE = {
     "OrderedDict": OrderedDict,
     "read-only view": MappingProxyType,
@@ -105,9 +109,11 @@ def test_other_types_of_the_same_value_score_full_marks(exercise, task):
     check = prepared(exercise, task)
     reference = TASKS[exercise, task].reference
     example = reference(*check.cases[0].args, **check.cases[0].kwargs)
-    written = (
-        DICTIONARIES_WRITTEN_OTHERWISE if isinstance(example, dict) else NUMBERS_WRITTEN_OTHERWISE
-    )
+    written = NUMBERS_WRITTEN_OTHERWISE
+    if isinstance(example, dict):
+        written = DICTIONARIES_WRITTEN_OTHERWISE
+    if isinstance(example, bool):
+        written = BOOLEANS_WRITTEN_OTHERWISE
     for name, write in written.items():
         verdict = verdict_on(lambda *args, w=write, **kw: w(reference(*args, **kw)), check)
         assert verdict.status is Status.CORRECT, f"{name}: {verdict.message}"
