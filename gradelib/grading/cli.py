@@ -1,7 +1,7 @@
 """The command `one-gpu`: make courses, check sources, grade, list grades.
 
 Exit status: 0 when all is well, 1 when a person should look at something (named in the output), 2
-when nothing was done because of an error.
+when nothing was done because of an error, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gradelib.grading.errors import CourseError, SourceError
 
 ATTENTION = 1
 FAILED = 2
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CourseError as error:
         _complain(str(error), options)
         return FAILED
+    except KeyboardInterrupt:
+        _complain("Stopped. What was done is kept; the same command goes on from there.", options)
+        return INTERRUPTED
     return status
 
 

@@ -28,10 +28,12 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
     TaskCell,
+    new_uuid,
 )
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
+from sqlalchemy import insert
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from gradelib.grading.course import Course
@@ -160,10 +162,7 @@ class _Writer:
     def write(self, entries: Sequence[Entry]) -> None:
         names = [entry.student for entry in entries]
         known = {row.id for row in self.db.query(Student.id).filter(Student.id.in_(names))}
-        for name in names:
-            if name not in known:
-                self.db.add(Student(id=name))
-        self.db.flush()
+        self._insert(Student, [{"id": name} for name in names if name not in known])
         handed_in = {
             each.student_id: each
             for each in self.db.query(SubmittedAssignment).filter(
@@ -171,28 +170,55 @@ class _Writer:
                 SubmittedAssignment.student_id.in_(names),
             )
         }
+        self._add([entry for entry in entries if entry.student not in handed_in])
         for entry in entries:
-            submission = handed_in.get(entry.student) or self._added(entry)
+            if (submission := handed_in.get(entry.student)) is None:
+                continue
             if entry.timestamp is not None:
                 submission.timestamp = entry.timestamp
             for notebook in submission.notebooks:
                 self._mark(notebook, entry.notebooks.get(notebook.name))
-            self.db.flush()
-            self._penalise(submission, entry)
-
-    def _added(self, entry: Entry) -> SubmittedAssignment:
-        submission = SubmittedAssignment(assignment_id=self.assignment.id, student_id=entry.student)
-        self.db.add(submission)
-        for notebook in self.assignment.notebooks:
-            made = SubmittedNotebook(notebook_id=notebook.id, assignment=submission)
-            self.db.add(made)
-            for cell in self.cells[notebook.name]:
-                if isinstance(cell, (SolutionCell, TaskCell)):
-                    self.db.add(Comment(cell_id=cell.id, notebook=made))
-                if not isinstance(cell, SolutionCell):
-                    self.db.add(Grade(cell_id=cell.id, notebook=made))
         self.db.flush()
-        return submission
+        if self.assignment.duedate is not None:
+            self._penalise_all(entries)
+
+    def _insert(self, table: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            self.db.execute(insert(table), list(rows))
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        """New submissions, row by row as nbgrader makes them, but all rows of a table at once."""
+        rows: dict[Any, list[dict[str, Any]]] = {
+            table: [] for table in (SubmittedAssignment, SubmittedNotebook, Grade, Comment)
+        }
+        for entry in entries:
+            submission = new_uuid()
+            rows[SubmittedAssignment].append(
+                {
+                    "id": submission,
+                    "assignment_id": self.assignment.id,
+                    "student_id": entry.student,
+                    "timestamp": entry.timestamp,
+                }
+            )
+            for notebook in self.assignment.notebooks:
+                made = new_uuid()
+                rows[SubmittedNotebook].append(
+                    {"id": made, "assignment_id": submission, "notebook_id": notebook.id}
+                )
+                marks = entry.notebooks.get(notebook.name)
+                for cell in self.cells[notebook.name]:
+                    where = {"cell_id": cell.id, "notebook_id": made}
+                    if isinstance(cell, (SolutionCell, TaskCell)):
+                        comment = marks.comments.get(cell.name) if marks is not None else None
+                        rows[Comment].append({**where, "auto_comment": comment})
+                    if not isinstance(cell, SolutionCell):
+                        score = marks.scores.get(cell.name) if marks is not None else 0
+                        rows[Grade].append(
+                            {**where, "auto_score": score, "needs_manual_grade": score is None}
+                        )
+        for table, made_rows in rows.items():
+            self._insert(table, made_rows)
 
     def _mark(self, notebook: SubmittedNotebook, marks: Marks | None) -> None:
         for grade in notebook.grades:
@@ -207,19 +233,26 @@ class _Writer:
             if marks is not None and comment.name in marks.comments:
                 comment.auto_comment = marks.comments[comment.name]
 
-    def _penalise(self, submission: SubmittedAssignment, entry: Entry) -> None:
-        late = submission.total_seconds_late
-        for notebook in submission.notebooks:
-            if entry.notebooks.get(notebook.name) is None:
-                continue
-            notebook.late_submission_penalty = None
-            if late > 0:
-                self.db.flush()
-                self.db.refresh(notebook)
-                penalty = self.penalties.plugin_inst.late_submission_penalty(
-                    entry.student, notebook.score, late
-                )
-                if penalty is not None:
-                    notebook.late_submission_penalty = self.penalties._check_late_penalty(
-                        notebook, penalty
+    def _penalise_all(self, entries: Sequence[Entry]) -> None:
+        wanted = {entry.student: entry for entry in entries}
+        for submission in self.db.query(SubmittedAssignment).filter(
+            SubmittedAssignment.assignment_id == self.assignment.id,
+            SubmittedAssignment.student_id.in_(list(wanted)),
+        ):
+            entry = wanted[submission.student_id]
+            late = submission.total_seconds_late
+            for notebook in submission.notebooks:
+                if entry.notebooks.get(notebook.name) is None:
+                    continue
+                notebook.late_submission_penalty = None
+                if late > 0:
+                    # The score is a sum that the database makes.
+                    self.db.flush()
+                    self.db.refresh(notebook)
+                    penalty = self.penalties.plugin_inst.late_submission_penalty(
+                        entry.student, notebook.score, late
                     )
+                    if penalty is not None:
+                        notebook.late_submission_penalty = self.penalties._check_late_penalty(
+                            notebook, penalty
+                        )

@@ -316,6 +316,33 @@ def test_a_result_that_is_kept_is_not_graded_again_unless_something_changed(
     assert not (course.root / batch.JOURNAL / TINY).exists()
 
 
+KEY = """
+import sys
+from pathlib import Path
+from gradelib.grading import batch, gradebook
+from gradelib.grading.course import Course
+course = Course.open(Path(sys.argv[1]))
+print(batch.context_of(course, gradebook.nbgrader_of(course)[0], "01_tiny").key)
+"""
+
+
+def test_kept_results_are_known_again_by_another_process_and_not_after_a_change(
+    course: Course,
+) -> None:
+    def key(hash_seed: str) -> str:
+        environment = _environment() | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", KEY, str(course.root)]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    first = key("1")
+    assert key("2") == first
+    settings = course.root / "course.toml"
+    settings.write_text(settings.read_text().replace("a seed for tests", "another seed"))
+    assert key("1") != first
+
+
 def test_a_second_batch_of_the_same_exercise_is_kept_away(course: Course) -> None:
     hand_in_honest(course, 1)
     journal = course.root / batch.JOURNAL / TINY
