@@ -19,7 +19,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gradelib.measure import Setup, count_flops, measure_saved_bytes, measure_step_memory
+from gradelib.measure import (
+    FlopCount,
+    SavedBytes,
+    Setup,
+    StepMemory,
+    count_flops,
+    measure_saved_bytes,
+    measure_step_memory,
+)
 from gradelib.shapes import Shape
 
 DATA = Path(__file__).parents[1] / "book" / "data"
@@ -117,7 +125,10 @@ def flops_row(size: str, setup: Setup) -> dict[str, Any]:
 
 def provenance(name: str) -> dict[str, Any]:
     """How a table was made."""
+    kind = {"saved": SavedBytes, "step": StepMemory, "flops": FlopCount}[name]
     return {
+        "counts": kind.counts,
+        "leaves_out": kind.leaves_out,
         "command": f"python -m solutions.record_measurements {name}",
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, no GPU",

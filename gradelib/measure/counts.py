@@ -34,15 +34,23 @@ class ParameterCount:
 
 @dataclass(frozen=True)
 class FlopCount:
-    """FLOPs of a forward pass, and of a training step without the optimizer's.
-
-    Matrix products and attention are counted, two FLOPs a multiply-add; attention in full, as
-    kernels without masking run it. Norms, activation functions and rotary embeddings, which are
-    small, are not.
-    """
+    """FLOPs of a forward pass, and of a training step without the optimizer's."""
 
     forward: int
     training: int
+    counts: str = (
+        "matrix products and attention, two FLOPs a multiply-add; attention in full, as kernels "
+        "without masking run it"
+    )
+    leaves_out: str = (
+        "norms, activation functions, rotary embeddings and the optimizer, which are small"
+    )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.forward:.4g} FLOPs forward, {self.training:.4g} a training step\n"
+            f"counts {self.counts}\nleaves out {self.leaves_out}"
+        )
 
 
 def count_parameters(setup: Setup) -> ParameterCount:

@@ -174,8 +174,13 @@ def test_the_8_bit_optimizer_keeps_what_bitsandbytes_keeps() -> None:
     assert kept[0] == kept[1]
 
 
-def test_a_4_bit_base_takes_the_bytes_that_bitsandbytes_stores() -> None:
-    setup = replace(SETUP, method="qlora", dtype="bfloat16", rank=4)
+@pytest.mark.parametrize(
+    "shape",
+    [TINY, pytest.param(Shape.gemma3("270m"), marks=pytest.mark.slow)],
+    ids=["tiny", "270m"],
+)
+def test_a_4_bit_base_takes_the_bytes_that_bitsandbytes_stores(shape: Shape) -> None:
+    setup = replace(SETUP, shape=shape, method="qlora", dtype="bfloat16", rank=4)
     real = gpu_measure.build(setup, "cpu")
     stored = 0
     for weight in real.parameters():
@@ -183,12 +188,30 @@ def test_a_4_bit_base_takes_the_bytes_that_bitsandbytes_stores() -> None:
             state = weight.quant_state
             kept = (weight, state.absmax, state.state2.absmax, state.offset)
             stored += sum(part.nbytes for part in kept)
-    assert stored == quantization.quantized_bytes(TINY, "nf4-dq")
+    assert stored == quantization.quantized_bytes(shape, "nf4-dq")
     measured = measure_step_memory(setup, progress=False)
-    rest = 2 * quantization.kept_weights(TINY) + 4 * lora_parameters(TINY, 4, "all-linear")
-    tables = 3 * 7 * (256 + 16) * 4  # a copy a layer here; bitsandbytes' layers share one
+    rest = 2 * quantization.kept_weights(shape) + 4 * lora_parameters(shape, 4, "all-linear")
+    # A copy of the code tables a layer here, where bitsandbytes' layers share one.
+    tables = shape.layers * 7 * (256 + 16) * 4
     buffers = sum(b.nbytes for n, b in real.named_buffers() if "inv_freq" in n or "scale" in n)
     assert measured.parts["weights"] == stored + rest + tables + buffers
+
+
+@pytest.mark.slow
+def test_8_bit_states_of_gemma_3_270m_take_the_bytes_that_bitsandbytes_keeps() -> None:
+    setup = Setup(shape=Shape.gemma3("270m"), seq=8, optimizer="adamw8bit")
+    model = gpu_measure.build(setup, "cpu")
+    optimizer = gpu_measure.optimizer_of(model, "adamw8bit")
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    kept = sum(
+        value.nbytes
+        for state in optimizer.state.values()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor) and not name.startswith("qmap")
+    )
+    assert measure_step_memory(setup, progress=False).parts["optimizer"] == kept
 
 
 def test_optimizers_rank_by_their_state() -> None:
