@@ -225,13 +225,15 @@ def _recognised(
 
 def _known(tried: Sequence[_Tried], check: PreparedCheck) -> str | None:
     """The catalogued misconception whose outcomes are the answer's own: on all cases, else on all
-    failing ones."""
+    failing ones, else on those of the first part that fails (the others may fail for a reason of
+    their own)."""
 
     def agrees(name: str, each: _Tried) -> bool:
         return same_outcome(each.outcome, each.case.wrong[name], check.tolerance)
 
     failing = [each for each in tried if not each.passed]
-    for among in (tried, failing):
+    first_part = [each for each in failing if each.case.part == failing[0].case.part]
+    for among in (tried, failing, first_part):
         for name in check.sentences:
             if all(agrees(name, each) for each in among):
                 return name

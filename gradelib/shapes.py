@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 _SIZES = ("vocab", "hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim")
@@ -124,6 +124,17 @@ class Shape:
             qk_norm=True,
             sliding_pattern=6,
         )
+
+    def code(self) -> str:
+        """Python that makes this shape: `Shape.gemma3('4b')`, or the fields that have no default
+        or differ from it.
+        """
+        for size in _GEMMA3:
+            if self == Shape.gemma3(size):
+                return f"Shape.gemma3({size!r})"
+        own = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
+        given = (f"{name}={value!r}" for name, value, default in own if value != default)
+        return f"Shape({', '.join(given)})"
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | str | os.PathLike[str] | object) -> Shape:

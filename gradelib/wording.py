@@ -13,6 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from gradelib.plain import Array
+from gradelib.shapes import Shape
 
 if TYPE_CHECKING:
     from gradelib.verdicts import Verdict
@@ -164,5 +165,7 @@ def call_text(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _argument(value: Any) -> str:
+    if isinstance(value, Shape):
+        return value.code()
     label = getattr(value, "label", None)
     return label if isinstance(label, str) and label else value_text(value)

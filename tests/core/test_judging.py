@@ -105,6 +105,13 @@ def test_a_misconception_is_named_when_only_failing_cases_agree_with_it():
     assert verdict_on(validates_but_adds).misconception == "sum"
 
 
+def test_a_misconception_is_named_where_other_parts_fail_for_a_reason_of_their_own():
+    def adds_and_accepts_anything(w, h):
+        return w + h if w > 0 and h > 0 else 99.5
+
+    assert verdict_on(adds_and_accepts_anything).misconception == "sum"
+
+
 def test_an_answer_that_is_wrong_in_its_own_way_has_no_misconception():
     assert verdict_on(lambda w, h: w * h + 1).misconception is None
 

@@ -105,4 +105,34 @@ def test_a_long_value_is_cut():
 def test_a_call_is_written_as_python_writes_it():
     assert wording.call_text("f", [1, "a"], {"n": [2]}) == "f(1, 'a', n=[2])"
     assert wording.call_text("f", [], {}) == "f()"
-    assert "hidden=640" in wording.call_text("f", [Shape.gemma3("270m")], {})
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape.gemma3("270m"),
+        Shape.gemma3("4b", vocab=262_208),
+        Shape(
+            vocab=10,
+            hidden=4,
+            intermediate=6,
+            layers=2,
+            heads=2,
+            kv_heads=1,
+            head_dim=3,
+            tied=False,
+            gated=True,
+            attention_bias="qkv",
+            sliding_window=2,
+        ),
+    ],
+    ids=["named", "all fields", "few fields"],
+)
+def test_a_shape_in_a_call_can_be_pasted_into_a_notebook(shape):
+    text = wording.call_text("f", [shape], {"n": 1})
+    assert eval(text, {"f": lambda shape, **_: shape, "Shape": Shape}) == shape
+    assert len(text) <= 250
+
+
+def test_a_shape_that_has_a_name_is_called_by_it():
+    assert wording.call_text("f", [Shape.gemma3("4b")], {}) == "f(Shape.gemma3('4b'))"
