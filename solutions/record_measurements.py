@@ -125,10 +125,10 @@ def flops_row(size: str, setup: Setup) -> dict[str, Any]:
 
 def provenance(name: str) -> dict[str, Any]:
     """How a table was made."""
-    kind = {"saved": SavedBytes, "step": StepMemory, "flops": FlopCount}[name]
+    kinds: dict[str, Any] = {"saved": SavedBytes, "step": StepMemory, "flops": FlopCount}
     return {
-        "counts": kind.counts,
-        "leaves_out": kind.leaves_out,
+        "counts": kinds[name].counts,
+        "leaves_out": kinds[name].leaves_out,
         "command": f"python -m solutions.record_measurements {name}",
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, no GPU",
