@@ -130,11 +130,11 @@ def adamw8bit_step(
     """AdamW whose state rests in 8 bits: read it into float32, make the step, round it again.
 
     m uses the signed dynamic table and v, which is never negative, the unsigned one. A v that is
-    far below the largest of its block rounds to 0, and that weight takes a very large step: keep
-    weights whose gradients are of very different size out of one block. The order of
-    operations is that of bitsandbytes, so results are equal bit for bit. (bitsandbytes keeps the
-    states of tensors below 4,096 elements in float32; this function does not.) Source:
-    arXiv:2110.02861. Raises `ValueError` for a gradient of another shape.
+    far below the largest of its block rounds to 0, and that weight then takes a very large step.
+    The order of operations is that of bitsandbytes, so results are equal bit for bit where it takes
+    the nearest code (its compiled CPU kernel searches approximately). bitsandbytes keeps the states
+    of tensors below 4,096 elements in float32; this function does not. Source: arXiv:2110.02861.
+    Raises `ValueError` for a gradient of another shape.
     """
     _require_same_shape(weight, grad)
     t = state["step"] + 1
