@@ -188,7 +188,7 @@ def _show(
         f"Graded {len(rows)} submissions in {result.seconds:.1f} s. Answers ran in: {ran_in}."
     )
     if unsafe:
-        console.print(f"Answers were not kept apart from this machine. {unsafe}")
+        console.print(f"{' '.join(report.as_data(result)['warnings'])} {unsafe}")
     example = next(row["feedback"] for row in rows if row["score"] % 1 != 0)
     console.print(f"Course:   {course.root}", soft_wrap=True)
     console.print(f"Feedback: {example} and beside it", soft_wrap=True)

@@ -264,7 +264,7 @@ class _Batch:
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["key"] != self._unit_key(files):
             return None
-        return Graded(student, kept["notebooks"], kept["isolation"])
+        return Graded(student, kept["notebooks"], kept["isolation"], kept["warning"])
 
     def _remember(self, found: collect.Found, graded: Graded) -> None:
         files = {name: path.read_bytes() for name, path in found.files.items()}
@@ -272,6 +272,7 @@ class _Batch:
             "key": self._unit_key(files),
             "student": found.student,
             "isolation": graded.isolation,
+            "warning": graded.warning,
             "notebooks": graded.notebooks,
         }
         write_atomically(self._path(found.student), json.dumps(kept).encode())

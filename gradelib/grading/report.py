@@ -48,6 +48,7 @@ def as_data(result: batch.Report) -> dict[str, Any]:
         "failed": result.failed,
         "notes": notes(result),
         "isolation": sorted({each.isolation for each in result.graded.values() if each.isolation}),
+        "warnings": sorted({each.warning for each in result.graded.values() if each.warning}),
         "seconds": round(result.seconds, 3),
         "needs_a_person": result.needs_a_person,
     }
@@ -93,6 +94,8 @@ def show(result: batch.Report) -> None:
             table.add_row(label, str(len(who)), names)
     console.print(table)
     if data["isolation"]:
-        console.print(f"Answers ran in {', '.join(data['isolation'])}.")
+        console.print(f"Answers ran in: {', '.join(data['isolation'])}.")
+    for warning in data["warnings"]:
+        console.print(warning)
     if result.needs_a_person:
         console.print("Some of these need a look: one-gpu grade --json says why.")

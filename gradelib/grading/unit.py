@@ -60,11 +60,12 @@ def _check_text(check: PreparedCheck) -> str:
 @dataclass(frozen=True)
 class Graded:
     """The result of one unit, as plain data: for each notebook its text with the verdicts, its marks,
-    verdicts and notes. `isolation` names where the answers ran."""
+    verdicts and notes. `isolation` names where the answers ran, `warning` is what must be said of it."""
 
     student: str
     notebooks: dict[str, dict[str, Any]]
     isolation: str
+    warning: str = ""
 
     def verdicts(self) -> Iterator[tuple[str, Verdict]]:
         """Every verdict with its task's name."""
@@ -76,11 +77,11 @@ class Graded:
 def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Graded:
     """Grade one student's notebooks. Depends on its arguments alone, and can be done again."""
     notebooks = {}
-    used = ""
+    used = warning = ""
     for name, data in files.items():
         layout = context.layouts[name]
         place = _place(layout.requires, context.isolation, layout)
-        used = place.name
+        used, warning = place.name, place.warning or ""
         result = grade.grade(data, layout, context.checks[name], place)
         grade.mark(result.notebook, result.verdicts, result.printed)
         notebooks[name] = {
@@ -89,7 +90,7 @@ def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Gr
             "notes": [[str(note.kind), note.text] for note in result.notes],
             "unreadable": result.unreadable,
         }
-    return Graded(student, notebooks, used)
+    return Graded(student, notebooks, used, warning)
 
 
 _places: dict[tuple[str, str | None, int], Isolation] = {}

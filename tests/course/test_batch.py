@@ -176,6 +176,7 @@ def test_the_report_says_who_needs_a_look(
     assert data["timed_out"] == ["slow"]
     assert data["no_submission"] == ["nothing"]
     assert data["isolation"] == ["none"]
+    assert data["warnings"]  # answers were not kept apart, and the report says so
     assert cli.main([*arguments, "--student", "honest000", "--force"]) == 0
     assert "graded" in capsys.readouterr().out
 
