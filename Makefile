@@ -48,7 +48,9 @@ check: $(VENV)/.dev  ## lint and types
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev  ## measure grading against nbgrader, in one run
-	$(PY) tests/bench/grading.py
+	$(PY) tests/bench/grading.py --exercise 21_number_formats
+	$(PY) tests/bench/grading.py --exercise 43_lora
+	$(PY) tests/bench/isolation.py
 
 estimate: $(VENV)/.demo  ## memory, time and energy of one run: make estimate ARGS="gemma3-4b --method lora"
 	@$(PY) -m solutions.estimate $(ARGS)
