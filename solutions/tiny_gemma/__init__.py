@@ -1,0 +1,1 @@
+"""How the exercises' tiny Gemma was made: the text, the tokenizer, the training and its card."""
