@@ -45,6 +45,7 @@ class MemoryLedger(TorchDispatchMode):
         self.capacity_bytes = capacity_bytes
         self.current_bytes = 0
         self.peak_bytes = 0
+        self._tied_shape: torch.Size | None = None
         self._serials: dict[int, int] = {}  # storages alive now, by address, to their serial
         self._sizes: list[int] = []
         self._labels: list[str] = []
@@ -54,6 +55,8 @@ class MemoryLedger(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.add.Tensor and self._sums_gradients_of_a_tied_weight(args):
+            self._take_over(args[0], out)
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
                 self._seen(leaf)
@@ -95,6 +98,29 @@ class MemoryLedger(TorchDispatchMode):
             current[self._labels[serial]] += sign * self._sizes[serial]
             steps.append(dict(current))
         return steps
+
+    @contextmanager
+    def backward_pass(self, tied: Tensor) -> Iterator[None]:
+        """Count the sum of the two gradients of a tied weight as autograd makes it: in place.
+        While its operations are watched, as here, it makes a third tensor instead."""
+        self._tied_shape = tied.shape
+        try:
+            yield
+        finally:
+            self._tied_shape = None
+
+    def _sums_gradients_of_a_tied_weight(self, args: tuple[Any, ...]) -> bool:
+        return self._tied_shape is not None and all(
+            isinstance(arg, Tensor) and arg.shape == self._tied_shape for arg in args[:2]
+        )
+
+    def _take_over(self, old: Tensor, new: Tensor) -> None:
+        """Let the storage of `new` stand for that of `old`, which is about to be freed."""
+        address = old.untyped_storage()._cdata
+        if address in self._serials:
+            storage = new.untyped_storage()
+            self._serials[storage._cdata] = self._serials.pop(address)
+            weakref.finalize(storage, self._freed, storage._cdata)
 
     @contextmanager
     def watching(self, model: Any, vocab: int | None = None) -> Iterator[None]:
@@ -147,7 +173,9 @@ class MemoryLedger(TorchDispatchMode):
         return serial
 
     def _freed(self, address: int) -> None:
-        serial = self._serials.pop(address)
+        serial = self._serials.pop(address, None)
+        if serial is None:
+            return  # another storage has taken its place
         self._events.append((serial, -1))
         self.current_bytes -= self._sizes[serial]
 

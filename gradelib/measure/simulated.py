@@ -79,7 +79,10 @@ class SimulatedGPU:
         ids = torch.zeros(setup.batch, setup.seq, dtype=torch.long)
         self.ledger.label([ids], "inputs")
         with self.ledger.watching(model, setup.shape.vocab):
-            model(input_ids=ids, labels=ids).loss.backward()
+            loss = model(input_ids=ids, labels=ids).loss
+            with self.ledger.backward_pass(model.get_output_embeddings().weight):
+                loss.backward()
+            del loss
             optimizer.step()
         self.ledger.label(state_tensors(optimizer), "optimizer")
         optimizer.zero_grad()
