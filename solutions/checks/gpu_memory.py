@@ -812,7 +812,7 @@ def gemma_activation_bytes(
     return ends + sum(layers)
 
 
-def _layer_terms(
+def layer_terms(
     shape: Shape, batch: int, seq: int, dtype: str, attention: str, local: bool
 ) -> dict[str, float]:
     """The exercise's table for one layer."""
@@ -861,7 +861,7 @@ def _activations(
         stream = (4 if "32" in dtype else 2) * batch * seq * shape.hidden
         layers = []
         for index in range(shape.layers):
-            terms = _layer_terms(shape, batch, seq, dtype, kernel(attention), local(shape, index))
+            terms = layer_terms(shape, batch, seq, dtype, kernel(attention), local(shape, index))
             layers.append(sum(size * (factors or {}).get(name, 1) for name, size in terms.items()))
         outside = ends * (stream + 8 * batch * seq * shape.hidden)
         return outside + (rule(shape.layers * stream, layers) if checkpointing else sum(layers))

@@ -7,8 +7,17 @@ from dataclasses import replace
 import pytest
 
 from gradelib.shapes import Shape
+from solutions.checks.gpu_memory import layer_terms
 from solutions.formats import bytes_for, decode, encode, largest_finite, smallest_subnormal
 from solutions.lora import lora_parameters
+from solutions.memory import (
+    cached_tokens,
+    gradient_bytes,
+    kv_cache_bytes,
+    logits_bytes,
+    optimizer_bytes,
+    weight_bytes,
+)
 from solutions.parameters import parameter_count, parameters_by_part
 from tests.checks.tasks import source
 
@@ -24,6 +33,10 @@ TOY = Shape(
     gated=True,
 )
 LAYER_OF_4B = replace(Shape.gemma3("4b"), layers=1)
+SHAPE_4B, SHAPE_270M = Shape.gemma3("4b"), Shape.gemma3("270m")
+TOKEN_OF_270M = sum(layer_terms(SHAPE_270M, 1, 1, "bfloat16", "sdpa", local=False).values())
+TOKENS_CACHED = SHAPE_4B.local_layers * cached_tokens(2048, SHAPE_4B.sliding_window)
+TOKENS_CACHED += SHAPE_4B.global_layers * cached_tokens(2048)
 
 
 def prose(exercise):
@@ -49,6 +62,16 @@ STATED = [
     ("31_gpu_memory", f"3 · 4 · 6 = {parameters_by_part(TOY)['mlp']};"),
     ("31_gpu_memory", f"3 · 4 = {parameters_by_part(TOY)['norms']};"),
     ("31_gpu_memory", f"The sum is 40 + 72 + 72 + 12 = {parameter_count(TOY)}."),
+    ("31_gpu_memory", f"Together {weight_bytes(128, 'nf4'):g} bytes."),
+    ("31_gpu_memory", f"Together {weight_bytes(16_384, 'nf4-dq'):,g} bytes."),
+    ("31_gpu_memory", f"of 2 bytes: {gradient_bytes(500, 'bfloat16'):,g} bytes."),
+    ("31_gpu_memory", f"of 2 bytes, {optimizer_bytes(25_600, 'adamw', 'bfloat16'):,} bytes."),
+    ("31_gpu_memory", f"51,200 + 800 = {optimizer_bytes(25_600, 'adamw8bit', 'float16'):,} bytes"),
+    ("31_gpu_memory", f"· 4 = {optimizer_bytes(25_600, 'adafactor', 'float16'):,} bytes."),
+    ("31_gpu_memory", f"The sum is {TOKEN_OF_270M:,} bytes."),
+    ("31_gpu_memory", f"Together {logits_bytes(TOY, 1, 3, 'bfloat16')} bytes."),
+    ("31_gpu_memory", f"5 tokens that is {kv_cache_bytes(TOY, 1, 5, 'float32'):g} bytes."),
+    ("31_gpu_memory", f"= {TOKENS_CACHED:,} tokens together."),
     ("43_lora", f"which has {parameter_count(Shape.gemma3('4b')):,}."),
     (
         "43_lora",
