@@ -76,7 +76,9 @@ def source_notebook(exercise: Exercise, checks: Mapping[str, Check]) -> dict[str
         if cell.role is Role.ANSWER:
             return inlining.fill(cell.text, cell.task, checks[cell.task].reference)
         if cell.role is Role.WRITTEN:
-            return "\n\n".join(filter(None, [_prompt(cell), f"{inlining.BEGIN}\n{inlining.END}"]))
+            rubric = [cell.rubric] if cell.rubric else []
+            guide = "\n".join([inlining.BEGIN, *rubric, inlining.END])
+            return "\n\n".join(filter(None, [_prompt(cell), guide]))
         return UNJUDGED + cell.text if cell.role is Role.CHECK else cell.text
 
     return _notebook(exercise, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,13 @@ class Role(StrEnum):
     ANSWER = "answer"
     CHECK = "check"
     WRITTEN = "written"
+    RUBRIC = "rubric"
 
 
 @dataclass(frozen=True)
 class SourceCell:
     """One cell, with the line of the file where it begins. `task` and `points` are set for the roles
-    that have them."""
+    that have them, `rubric` for a written answer: how to mark it, for instructors alone."""
 
     role: Role
     text: str
@@ -49,6 +50,7 @@ class SourceCell:
     task: str = ""
     points: float = 0.0
     looks: tuple[str, ...] = ()
+    rubric: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,11 @@ class Exercise:
     def points(self) -> dict[str, float]:
         """Points of each judged task, in order."""
         return {cell.task: cell.points for cell in self.cells if cell.role is Role.CHECK}
+
+    @property
+    def written_points(self) -> dict[str, float]:
+        """Points of each written answer, in order; a person gives them."""
+        return {cell.task: cell.points for cell in self.cells if cell.role is Role.WRITTEN}
 
     @property
     def setup(self) -> tuple[str, ...]:
@@ -191,12 +198,36 @@ class _Reader:
 
     # -- cells
 
-    def _cells(self) -> Iterator[SourceCell]:
+    def _cells(self) -> list[SourceCell]:
         lines = self.notebook.metadata.get("source_map", [])
+        found: list[SourceCell] = []
         for cell, start in zip(self.notebook.cells, lines, strict=True):
             prose = cell.cell_type == "markdown"
             # jupytext counts a code cell's opening fence from 1 and a text's first line from 0.
-            yield self._cell(cell, start + 1 if prose else start, prose)
+            read = self._cell(cell, start + 1 if prose else start, prose)
+            if read.role is Role.RUBRIC:
+                self._add_rubric(found, read)
+            else:
+                found.append(read)
+        return found
+
+    def _add_rubric(self, found: list[SourceCell], rubric: SourceCell) -> None:
+        """Keep a rubric with the written answer that it stands after: it is never a cell of its
+        own, so nothing can release it."""
+        before = found[-1] if found else None
+        if before is None or (before.role, before.task) != (Role.WRITTEN, rubric.task):
+            self.wrong(
+                rubric.line,
+                f"a rubric stands right after the written cell of its task {rubric.task!r}",
+            )
+        elif before.rubric:
+            self.wrong(rubric.line, f"task {rubric.task!r} has a second rubric")
+        elif not rubric.text.strip():
+            self.wrong(rubric.line, "the rubric is empty")
+        elif re.search(r"(BEGIN|END) SOLUTION", rubric.text):
+            self.wrong(rubric.line, "a rubric's text holds no solution mark")
+        else:
+            found[-1] = replace(before, rubric=rubric.text.strip())
 
     def _cell(self, cell: Any, line: int, prose: bool) -> SourceCell:
         tags = cell.metadata.get("tags", [])
@@ -225,7 +256,7 @@ class _Reader:
 
     def _task(self, role: Role, values: Mapping[str, str], line: int) -> str:
         task = values.get("task", "")
-        needed = role in (Role.ANSWER, Role.CHECK, Role.WRITTEN)
+        needed = role in (Role.ANSWER, Role.CHECK, Role.WRITTEN, Role.RUBRIC)
         if needed and not task:
             self.wrong(line, f"{role} cell without a task: add the tag task:NAME")
         elif task and not needed:

@@ -22,7 +22,18 @@ from gradelib.grading.course import Course, find_exercises, load_checks, prepare
 from gradelib.grading.errors import CourseError
 from gradelib.grading.source import Role, read_exercise
 from gradelib.judging import LocalAnswer, judge
-from tests.course.tools import CHECKS, SOURCES, TINY, cell_of, released
+from tests.course.tools import (
+    CHECKS,
+    RIGHT,
+    SOURCES,
+    TINY,
+    answered,
+    autograde,
+    cell_of,
+    generate_feedback,
+    hand_in,
+    released,
+)
 
 ROOT = Path(__file__).parents[2]
 EXERCISES = [
@@ -77,6 +88,26 @@ def test_the_filled_in_solutions_are_correct_on_their_own(path: Path, package: s
                 exec(compile(source, task, "exec"), namespace)
         verdict = judge(LocalAnswer(namespace[task]), check)
         assert verdict, f"{exercise.name}, {task}: {verdict.message}"
+
+
+def test_a_rubric_is_in_the_instructors_notebook_and_nowhere_that_a_learner_looks(
+    course: Course,
+) -> None:
+    mark = b"MARKING-GUIDE"
+    source = json.loads((course.root / "source" / TINY / f"{TINY}.ipynb").read_text())
+    written = cell_of(source, "what_did_you_observe")["source"]
+    assert written.startswith("Which of the three surprised you, and why?")
+    assert "### BEGIN SOLUTION\n- 1 point: names one" in written
+    assert written.endswith("$n = 2$.\n### END SOLUTION")
+    text = cell_of(released(course), "what_did_you_observe")["source"]
+    assert text == f"Which of the three surprised you, and why?\n\n{layout.TEXT_STUB}"
+    hand_in(course, "ann", answered(released(course), RIGHT))
+    autograde(course)
+    generate_feedback(course)
+    files = [path for path in course.root.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".html", ".json", ".ipynb", ".db"}
+    holding = {path.relative_to(course.root) for path in files if mark in path.read_bytes()}
+    assert holding == {Path("source") / TINY / f"{TINY}.ipynb"}
 
 
 def _imports(source: str) -> set[str]:

@@ -75,6 +75,10 @@ MALFORMED = [
     ("another kernel", "  name: python3", "  name: julia", "---", "kernelspec"),
     ("tags that are no list", ANSWER, ":tags: {answer: 1}", ":tags: {answer: 1}", "tags"),
     ("tags that are no YAML", ANSWER, ":tags: [answer, task:packed_bytes", ":tags: [answer, task:packed_bytes\n", ""),
+    ("a rubric of another task", "[rubric, task:what_did_you_observe]", "[rubric, task:settings]", "[rubric,", "right after the written cell of its task 'settings'"),
+    ("a rubric without a task", "[rubric, task:what_did_you_observe]", "[rubric]", "[rubric]", "without a task"),
+    ("a rubric with points", "[rubric, task:what_did_you_observe]", "[rubric, task:what_did_you_observe, points:2]", "[rubric,", "points belong to the check"),
+    ("a rubric that ends the solution", "- 1 point: names", "### END SOLUTION\n- 1 point: names", "[rubric,", "solution mark"),
     ("written metadata that is no JSON", '{"tags": ["written"', '{"tags": ["written"]', '+++ {"tags"', ""),
 ]  # fmt: skip
 
