@@ -19,7 +19,7 @@ BOOK_SOURCES   := $(shell find book exercises gradelib solutions -type f -not -p
 COURSE_SOURCES := $(shell find exercises gradelib solutions -type f -not -path '*/__pycache__/*')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test site serve check bench estimate clean
+.PHONY: help demo exercises test site serve check bench estimate clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,10 @@ help:  ## list the targets
 demo: $(SITE)/.built $(DEMO)/.done  ## build the site, make a course, grade a sample class, show the marks
 	@cat $(DEMO).txt
 	@echo "Site: file://$(abspath $(SITE))/index.html   (or: make serve)"
+
+exercises: $(VENV)/.notebook  ## write _build/exercises/: a folder and a zip of each exercise, to work in JupyterLab
+	@$(PY) -m gradelib.grading.cli bundle --to _build/exercises
+	@echo "Work in one: $(BIN)/jupyter lab _build/exercises/21_number_formats/21_number_formats.ipynb"
 
 test: $(VENV)/.dev $(SITE)/.built  ## run the tests (TESTS=all: slow ones too, nothing skipped)
 ifeq ($(TESTS),all)
@@ -55,8 +59,9 @@ bench: $(VENV)/.dev  ## measure grading against nbgrader, in one run
 estimate: $(VENV)/.demo  ## memory, time and energy of one run: make estimate ARGS="gemma3-4b --method lora"
 	@$(PY) -m solutions.estimate $(ARGS)
 
-clean:  ## remove what was built (the environment stays: remove .venv by hand)
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove what was built (.venv and _build/exercises stay, since you may have worked there: remove them by hand)
+	if [ -d _build ]; then find _build -mindepth 1 -maxdepth 1 ! -name exercises -exec rm -rf {} +; fi
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 $(SITE)/.built: $(VENV)/.demo _config.yml $(BOOK_SOURCES)
@@ -77,7 +82,12 @@ $(VENV)/bin/python:
 
 # What the demo needs: the book and the course tools, without PyTorch.
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml .constraints.txt
-	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[book,grade]'
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[book,grade]' hatchling
+	@touch $@
+
+# What a learner needs: JupyterLab, and what bundles are made with. hatchling builds the wheel in them.
+$(VENV)/.notebook: $(VENV)/bin/python pyproject.toml .constraints.txt
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[notebook,grade]' hatchling
 	@touch $@
 
 # What the tests need: everything. PyTorch first, by its exact version, so that a build chosen

@@ -89,6 +89,16 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--seed", help="secret from which hidden cases are drawn (default: a new one)")
     sources(new)
 
+    bundle = command(
+        commands,
+        "bundle",
+        _bundle,
+        "Write exercises for learners, each as a folder and a zip file.",
+    )
+    bundle.add_argument("exercises", nargs="*", metavar="EXERCISE", help="default: all of them")
+    bundle.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write")
+    sources(bundle)
+
     check = command(
         commands, "check-sources", _check_sources, "Check exercises and their checks, for authors."
     )
@@ -160,6 +170,34 @@ def _new(options: argparse.Namespace) -> int:
     _print(
         f"Next: cd {options.directory} && nbgrader generate_assignment {names[0]}; see README.md there."
     )
+    return 0
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    from gradelib.grading import bundle, course
+
+    folder = options.sources or course.sources_beside(options.checks)
+    # All are read first, so that an error is met before anything is written.
+    exercises = course.read_sources(folder, options.checks, options.exercises or None)
+    rows: list[dict[str, Any]] = []
+    for exercise, _ in exercises:
+        kept = bundle.write(exercise.path.parent, options.checks, options.to)
+        notebook = options.to / exercise.name / f"{exercise.name}.ipynb"
+        rows.append(
+            {
+                "exercise": exercise.name,
+                "notebook": str(notebook),
+                "zip": str(options.to / f"{exercise.name}.zip"),
+                "kept": [str(path) for path in kept],
+            }
+        )
+    if options.json:
+        _print_json(rows)
+        return 0
+    for row in rows:
+        _print(row["notebook"])
+        for path in row["kept"]:
+            _print(f"  {path} was there already and is kept. To start afresh, remove it first.")
     return 0
 
 

@@ -26,6 +26,11 @@ if "NBGRADER_EXECUTION" in __import__("os").environ:
     raise RuntimeError("This cell is marked by the judge. Grade inside the course's own folder.")
 ### END HIDDEN TESTS
 """
+# Above the first setup cell, where a learner without the package gets the error.
+NEEDED = """\
+# This needs the package gradelib. No module of that name? The README.md that came with this notebook
+# says how to install it; in a course, ask your instructor.
+"""
 
 
 def source_files(
@@ -33,15 +38,23 @@ def source_files(
 ) -> dict[str, bytes]:
     """Every file of `source/<exercise>/`, by relative path."""
     notebook = notebook_text(source_notebook(exercise, checks))
-    names = frozenset(cells.defined_names(exercise.setup))
-    public = release_text(exercise.name, prepared, names)
     files = {
         f"{exercise.name}.ipynb": notebook.encode(),
-        f"{exercise.name}{CHECKS_SUFFIX}": public.encode(),
+        f"{exercise.name}{CHECKS_SUFFIX}": public_checks(exercise, prepared).encode(),
     }
-    for path in exercise.attachments:
-        files[path.relative_to(exercise.path.parent).as_posix()] = path.read_bytes()
-    return files
+    return files | attached(exercise)
+
+
+def public_checks(exercise: Exercise, prepared: Mapping[str, PreparedCheck]) -> str:
+    """The text of the file of public checks."""
+    names = frozenset(cells.defined_names(exercise.setup))
+    return release_text(exercise.name, prepared, names)
+
+
+def attached(exercise: Exercise) -> dict[str, bytes]:
+    """The exercise's attachments, by relative path."""
+    folder = exercise.path.parent
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in exercise.attachments}
 
 
 def require_matching(exercise: Exercise, checks: Mapping[str, Check]) -> None:
@@ -79,21 +92,32 @@ def source_notebook(exercise: Exercise, checks: Mapping[str, Check]) -> dict[str
             rubric = [cell.rubric] if cell.rubric else []
             guide = "\n".join([inlining.BEGIN, *rubric, inlining.END])
             return "\n\n".join(filter(None, [_prompt(cell), guide]))
-        return UNJUDGED + cell.text if cell.role is Role.CHECK else cell.text
+        return UNJUDGED + cell.text if cell.role is Role.CHECK else _as_released(cell)
 
     return _notebook(exercise, text)
 
 
 def released_notebook(exercise: Exercise) -> dict[str, Any]:
-    """The notebook a learner gets, but for nbgrader's checksums: what clearing the solutions
-    gives."""
+    """The notebook a learner gets, but for nbgrader's checksums: what clearing the solutions and
+    locking the cells gives."""
 
     def text(cell: SourceCell) -> str:
         if cell.role is Role.WRITTEN:
             return "\n\n".join(filter(None, [_prompt(cell), TEXT_STUB]))
-        return cell.text
+        return _as_released(cell)
 
-    return _notebook(exercise, text)
+    notebook = _notebook(exercise, text)
+    for cell in notebook["cells"]:
+        if about := cell["metadata"].get("nbgrader"):
+            cell["metadata"]["deletable"] = False
+            if not about["solution"]:
+                cell["metadata"]["editable"] = False
+    return notebook
+
+
+def _as_released(cell: SourceCell) -> str:
+    imports = cell.role is Role.SETUP and "gradelib" in cell.text
+    return NEEDED + cell.text if imports else cell.text
 
 
 def _prompt(cell: SourceCell) -> str:
