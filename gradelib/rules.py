@@ -121,21 +121,29 @@ def number_between(value: Any, parameters: dict[str, Any]) -> bool:
 @operation
 def one_of(value: Any, parameters: dict[str, Any]) -> bool:
     """`name` is one of `values`; an absent key counts as `default`."""
-    found = value.get(parameters["name"], parameters.get("default"))
-    return any(
-        found == allowed and kind_of(found) == kind_of(allowed) for allowed in parameters["values"]
-    )
+    return _among(value.get(parameters["name"], parameters.get("default")), parameters["values"])
+
+
+def _among(found: Any, values: Sequence[Any]) -> bool:
+    """Whether `found` is one of `values` in value and kind: 0 is neither False nor None. A set
+    stands for the list of its items."""
+    found = list(found) if isinstance(found, frozenset) else found
+    return any(found == allowed and kind_of(found) == kind_of(allowed) for allowed in values)
 
 
 @operation
 def others_at_default(value: Any, parameters: dict[str, Any]) -> bool:
-    """Every key that is not among `free` has its value in `defaults`; empty values are all alike."""
+    """Every key that is not among `free` has one of its values in `defaults`, of the same kind."""
     return all(
-        key in parameters["free"]
-        or given == parameters["defaults"].get(key)
-        or (not given and not parameters["defaults"].get(key))
+        key in parameters["free"] or _among(given, parameters["defaults"][key])
         for key, given in value.items()
     )
+
+
+@operation
+def true_or_false(value: Any, parameters: dict[str, Any]) -> bool:
+    """Each of the keys `names` that is there is True or False."""
+    return all(isinstance(value.get(name, False), bool) for name in parameters["names"])
 
 
 @operation
@@ -171,8 +179,20 @@ def targets_exist(value: Any, parameters: dict[str, Any]) -> bool:
 
 @operation
 def targets_include(value: Any, parameters: dict[str, Any]) -> bool:
-    """The targets hit at least one linear layer whose whole name matches `pattern`."""
-    return any(
+    """The targets hit at least `count` linear layers (1 without it) whose whole names match
+    `pattern`; names that agree in all its groups count once."""
+    matches = [
+        re.fullmatch(parameters["pattern"], name)
+        for hit in _fitting(value, parameters)[:1]
+        for name in hit
+    ]
+    return len({match.groups() for match in matches if match}) >= parameters.get("count", 1)
+
+
+@operation
+def targets_within(value: Any, parameters: dict[str, Any]) -> bool:
+    """The whole name of every linear layer that the targets hit matches `pattern`."""
+    return all(
         re.fullmatch(parameters["pattern"], name)
         for hit in _fitting(value, parameters)[:1]
         for name in hit

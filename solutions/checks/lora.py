@@ -24,7 +24,8 @@ TRAINABLE_LIMIT = math.floor(TRAINABLE_SHARE * parameter_count(SHAPE))
 # models/gemma3/convert_gemma3_weights.py.
 VISION_LAYERS, VISION_HIDDEN, VISION_INTERMEDIATE = 27, 1152, 4304
 
-# What peft 0.21.2 takes, and its default; a test holds it to the installed version.
+# What peft 0.21.2 takes, and its default; a test holds it to the installed version. The default of
+# `runtime_config` is an object of peft's own: it takes no plain value, not even None.
 DEFAULTS: dict[str, Any] = {
     "task_type": None,
     "peft_type": "LORA",
@@ -69,13 +70,26 @@ DEFAULTS: dict[str, Any] = {
     "kasa_config": None,
     "ensure_weight_tying": False,
 }
+# Empty lists that peft reads as it reads its default, None. Other empty values change what trains, or
+# peft refuses them.
+AS_DEFAULT: dict[str, list[Any]] = {
+    "exclude_modules": [[]],
+    "layers_to_transform": [[]],
+    "layers_pattern": [[]],
+    "target_parameters": [[]],
+}
 # Keys that a rule of their own judges, and those that change nothing here.
 FREE = [
     *("r", "lora_alpha", "lora_dropout", "target_modules", "bias", "task_type", "inference_mode"),
     *("modules_to_save", "init_lora_weights", "use_rslora", "use_dora"),
     *("auto_mapping", "peft_type", "peft_version", "base_model_name_or_path", "revision"),
-    *("megatron_core", "qalora_group_size", "runtime_config"),
+    *("megatron_core", "qalora_group_size"),
 ]
+AT_DEFAULT = {
+    key: [*([default] if key != "runtime_config" else []), *AS_DEFAULT.get(key, [])]
+    for key, default in DEFAULTS.items()
+    if key not in FREE
+}
 
 
 def _model(text: str, head: str) -> dict[str, list[list[Any]]]:
@@ -255,8 +269,15 @@ lora_config = Check(
             "other settings changed",
             "One rank in all layers, and nothing beyond the keys of the task: leave the other keys out.",
             "others-at-default",
-            {"free": FREE, "defaults": DEFAULTS},
+            {"free": FREE, "defaults": AT_DEFAULT},
             wrong=_but(layers_to_transform=[0, 1]),
+        ),
+        Rule(
+            "a switch that is neither on nor off",
+            "`use_rslora` and `use_dora` are switches: True or False, not a number and no text.",
+            "true-or-false",
+            {"names": ["use_rslora", "use_dora"]},
+            wrong=_but(use_dora="yes"),
         ),
         Rule(
             "no targets",
@@ -282,10 +303,17 @@ lora_config = Check(
             wrong=_but(target_modules=["c_attn", "c_proj"]),
         ),
         Rule(
+            "vision tower adapted",
+            "An adapter sits in the vision tower, which reads images. The task is about the language model alone.",
+            "targets-within",
+            {"models": MODELS, "pattern": r"(?!.*vision).*"},
+            wrong=_but(target_modules=r".*(language_model|vision_tower).*\.(q_proj|up_proj|fc1)"),
+        ),
+        Rule(
             "attention not reached",
             "No adapter sits in the attention of the language model. What are its projections called?",
             "targets-include",
-            {"models": MODELS, "pattern": r"(?!.*vision).*\.self_attn\.\w+"},
+            {"models": MODELS, "pattern": r".*\.self_attn\.\w+"},
             wrong=_but(target_modules=["gate_proj", "up_proj", "down_proj"]),
         ),
         Rule(
@@ -293,8 +321,20 @@ lora_config = Check(
             "No adapter sits in the MLP of the language model, which holds most of a layer's weights. What are "
             "its projections called?",
             "targets-include",
-            {"models": MODELS, "pattern": r"(?!.*vision).*\.mlp\.\w+"},
+            {"models": MODELS, "pattern": r".*\.mlp\.\w+"},
             wrong=_but(target_modules=["q_proj", "v_proj"]),
+        ),
+        Rule(
+            "layers left out",
+            "Some layers of the language model get no adapter in their attention, or none in their MLP. The task "
+            "asks for both in every layer: name projections without a layer's number.",
+            "targets-include",
+            {
+                "models": MODELS,
+                "pattern": r".*\.layers\.(\d+)\.(self_attn|mlp)\.\w+",
+                "count": 2 * SHAPE.layers,
+            },
+            wrong=_but(target_modules=["layers.0.self_attn.q_proj", "layers.0.mlp.up_proj"]),
         ),
         Rule(
             "too many trainable parameters",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
 
@@ -10,7 +11,15 @@ import pytest
 from gradelib.plain import to_plain
 from gradelib.rules import OPERATIONS, Rule, targeted_modules
 from gradelib.shapes import Shape
-from solutions.checks.lora import DEFAULTS, FREE, MODELS, TRAINABLE_LIMIT, lora_config
+from solutions.checks.lora import (
+    AS_DEFAULT,
+    AT_DEFAULT,
+    DEFAULTS,
+    FREE,
+    MODELS,
+    TRAINABLE_LIMIT,
+    lora_config,
+)
 from solutions.lora import lora_parameters
 from tests.conftest import need_module
 
@@ -212,6 +221,9 @@ def test_a_percent_of_the_model_is_the_limit():
     assert rank_16 < TRAINABLE_LIMIT < rank_32
 
 
+# Of the model that also reads images: attention and MLP of both parts.
+LANGUAGE_AND_VISION = r"model\.(language_model|vision_tower\.encoder)\.layers\.\d+\.(self_attn\.q_proj|mlp\.(up_proj|fc1))"
+LAYER = ["self_attn.q_proj", "mlp.up_proj"]
 RULES = {rule.id: rule for rule in lora_config.rules}
 RIGHT = lora_config.reference()
 
@@ -249,8 +261,15 @@ def broken(changes):
         ({"target_modules": "("}, "targets that do not exist"),
         ({"target_modules": r".*"}, "head or embedding adapted"),
         ({"target_modules": r"model\.layers\..*"}, "targets that do not exist"),
-        ({"target_modules": ["fc1", "fc2"]}, "attention not reached"),
-        ({"target_modules": r".*vision_tower.*(q_proj|fc1)"}, "attention not reached"),
+        ({"target_modules": ["fc1", "fc2"]}, "vision tower adapted"),
+        ({"target_modules": r".*vision_tower.*(q_proj|fc1)"}, "vision tower adapted"),
+        ({"target_modules": LANGUAGE_AND_VISION}, "vision tower adapted"),
+        ({"target_modules": ["0.self_attn.q_proj", "0.mlp.up_proj"]}, "layers left out"),
+        ({"target_modules": r".*\.layers\.\d\.\w+\.(q|up)_proj"}, "layers left out"),
+        ({"target_modules": ["q_proj", "33.mlp.up_proj"]}, "layers left out"),
+        ({"use_dora": "junk"}, "a switch that is neither on nor off"),
+        ({"use_dora": 3}, "a switch that is neither on nor off"),
+        ({"use_rslora": 0}, "a switch that is neither on nor off"),
         ({"target_modules": NAMES, "r": 32}, "too many trainable parameters"),
     ],
     ids=str,
@@ -271,7 +290,7 @@ def test_a_wrong_choice_breaks_its_rule_first(changes, first):
         {"target_modules": NAMES},
         {"target_modules": set(NAMES)},
         {"target_modules": ["q_proj", "up_proj"], "r": 64, "lora_alpha": 64},
-        {"target_modules": ["layers.0.self_attn.q_proj", "layers.0.mlp.up_proj"]},
+        {"target_modules": [f"{n}.{name}" for n in range(34) for name in LAYER]},
         {"target_modules": r".*language_model\..*_proj"},
         {"inference_mode": False, "fan_in_fan_out": False, "auto_mapping": None},
     ],
@@ -279,6 +298,76 @@ def test_a_wrong_choice_breaks_its_rule_first(changes, first):
 )
 def test_a_right_choice_breaks_no_rule(changes):
     assert broken(changes) == []
+
+
+# Each is empty, 0 or False, yet it changes what trains or peft refuses it.
+NOT_AS_DEFAULT = {
+    "layers_to_transform": [0, False, "", {}, 0.0],
+    "trainable_token_indices": [0, False, "", [], 0.0],
+    "rank_pattern": [None, 0, False, "", []],
+    "alpha_pattern": [None, 0, False, "", []],
+    "target_parameters": [""],
+    "monteclora_config": [{}],
+    "kasa_config": [0, False, "", [], {}],
+    "eva_config": [0, False, "", []],
+    "corda_config": [0, False, "", []],
+    "lora_ga_config": [0, False, "", []],
+    "velora_config": [0, False, "", []],
+    "use_bdlora": [0, False, "", [], {}],
+    "arrow_config": [0, False, "", [], {}],
+    "runtime_config": [None, 0, {}, "junk", True],
+}
+each_value = pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in NOT_AS_DEFAULT.items() for value in values]
+)
+
+
+@each_value
+def test_an_empty_value_is_not_taken_for_another(key, value):
+    assert not RULES["other settings changed"].holds(to_plain({**RIGHT, key: value}))
+
+
+@pytest.mark.parametrize("key", sorted(AT_DEFAULT))
+def test_an_empty_value_of_another_kind_than_the_default_is_refused(key):
+    rule, accepted = RULES["other settings changed"], AT_DEFAULT[key]
+    for value in [None, 0, False, "", [], {}, 0.0, True, 1]:
+        same = any(value == one and type(value) is type(one) for one in accepted)
+        assert rule.holds({**RIGHT, key: value}) == same, value
+
+
+def tiny_model():
+    """Two layers with an embedding: what peft makes of a key shows in it at once."""
+    from torch import nn
+
+    layers = [nn.ModuleDict({name: nn.Linear(4, 4) for name in NAMES}) for _ in range(2)]
+    return nn.ModuleDict({"embed_tokens": nn.Embedding(8, 4), "layers": nn.ModuleList(layers)})
+
+
+def trained_by_peft(changes):
+    """Names of the parameters of `tiny_model` that peft trains."""
+    from peft import LoraConfig, get_peft_model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted = get_peft_model(tiny_model(), LoraConfig(r=2, target_modules=NAMES, **changes))
+    return [name for name, value in adapted.named_parameters() if value.requires_grad]
+
+
+@each_value
+def test_peft_refuses_a_value_that_the_rule_refuses_or_trains_something_else(key, value):
+    need_module("peft")
+    usual = trained_by_peft({})
+    with contextlib.suppress(AttributeError, IndexError, TypeError, ValueError):
+        assert trained_by_peft({key: value}) != usual
+
+
+def test_peft_reads_what_the_rule_takes_for_a_default_as_its_default():
+    need_module("peft")
+    usual = trained_by_peft({})
+    for key, values in AT_DEFAULT.items():
+        for value in values:
+            assert trained_by_peft({key: value}) == usual, (key, value)
+    assert set(AS_DEFAULT) <= set(AT_DEFAULT) == set(DEFAULTS) - set(FREE)
 
 
 def test_a_pattern_that_never_ends_is_refused_in_time():
@@ -289,3 +378,65 @@ def test_a_pattern_that_never_ends_is_refused_in_time():
 def test_a_rule_with_an_unknown_operation_names_those_that_are_known():
     with pytest.raises(ValueError, match="targets-exist"):
         Rule("typo", "A sentence.", "targets-exists")
+
+
+# --- what of a configuration breaks a rule
+
+
+def told(**changes):
+    """What a learner reads of the reference configuration with these changes."""
+    value = to_plain(lora_config.reference() | changes)
+    broken = next(rule for rule in lora_config.rules if not rule.holds(value))
+    return broken.id, broken.explanation(value).removeprefix(broken.sentence).strip()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "words"),
+    [
+        ({"lora_apha": 32}, "unknown key", "Not known: `lora_apha`. Do you mean `lora_alpha`?"),
+        ({"zzz": 1, "alpha": 2}, "unknown key", "Not known: `alpha`, `zzz`."),
+        (
+            {"target_modules": ["q_proj", "down_porj"]},
+            "targets that do not exist",
+            "No layer's name ends in `down_porj`.",
+        ),
+        (
+            {"target_modules": "q_proj"},
+            "targets that do not exist",
+            "No layer's whole name matches `q_proj`.",
+        ),
+        (
+            {"target_modules": ["q_proj", "mlp"]},
+            "targets that do not exist",
+            "More than linear layers: `mlp`.",
+        ),
+        (
+            {"layers_to_transform": [0]},
+            "other settings changed",
+            "Changed: `layers_to_transform`.",
+        ),
+    ],
+)
+def test_the_sentence_names_what_breaks_the_rule(changes, rule, words):
+    assert told(**changes) == (rule, words)
+
+
+def test_too_many_parameters_are_counted_as_peft_counts_them():
+    rank = {"r": 64, "lora_alpha": 64, "target_modules": NAMES}
+    counted = lora_parameters(Shape.gemma3("4b"), 64, NAMES)
+    rule, words = told(**rank)
+    assert rule == "too many trainable parameters"
+    assert words == f"Yours have {counted:,}, in 238 layers; the most is {TRAINABLE_LIMIT:,}."
+
+
+def test_a_learners_own_text_is_repeated_cut_short_and_cannot_end_its_code():
+    _, words = told(**{"`" + "x" * 5_000: 1})
+    assert len(words) < 200
+    assert words.count("`") == 2
+
+
+@pytest.mark.parametrize("targets", [None, 5, [5], {"a": 1}, "(", "(a+)+$", []])
+def test_a_value_of_another_shape_gets_the_sentence_alone_or_more(targets):
+    for rule in lora_config.rules:
+        value = {"r": 8, "target_modules": targets}
+        assert rule.explanation(value).startswith(rule.sentence)
