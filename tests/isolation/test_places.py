@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -18,9 +19,10 @@ from pathlib import Path
 import pytest
 
 import gradelib
-from gradelib.checks import PreparedCheck
+from gradelib.checks import Check, PreparedCheck, case
 from gradelib.grading.sandbox import server
 from gradelib.grading.sandbox.places import Bubblewrap
+from gradelib.grading.sandbox.single import BubblewrapEach
 from gradelib.grading.work import Isolation, IsolationError, Limits, Work, isolation
 from gradelib.judging import Answer, judge
 from gradelib.outcomes import Kind
@@ -72,6 +74,35 @@ def no_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which no command is installed; the folder where one can be."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("kind", [Bubblewrap, BubblewrapEach])
+def test_packages_are_seen_wherever_the_environment_lies(
+    kind: type[Bubblewrap | BubblewrapEach], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_command("bwrap", "apt install bubblewrap")
+    # pytest's folder is in /tmp, which is another folder for an answer.
+    assert tmp_path.is_relative_to("/tmp")
+    packages = tmp_path / "site-packages"
+    for name in ("seen_here", "hidden_here"):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "__init__.py").write_text("VALUE = 5\n")
+    (packages / "checkout.pth").write_text(f"{tmp_path}\n")
+    (tmp_path / "its_module.py").write_text("VALUE = 6\n")
+    monkeypatch.syspath_prepend(str(packages))
+    place = kind(server.Options((), Limits(), ("hidden_here",)))
+    answers = {
+        "seen": ("import seen_here\ndef seen(x): return seen_here.VALUE",),
+        "hidden": ("import hidden_here\ndef hidden(x): return hidden_here.VALUE",),
+        "beside": ("import its_module\ndef beside(x): return its_module.VALUE",),
+    }
+    check = Check(lambda _x: 5, [case(1)], lambda _draw: []).prepare("seen", "s")
+    with contextlib.closing(place), place.open(Work((), (), answers)) as loaded:
+        found = {task: loaded[task].call(check.cases[0], check) for task in answers}
+    assert found["seen"].value == 5
+    assert "AttributeError" in found["hidden"].errors  # an empty folder
+    assert "NameError" in found["beside"].errors
 
 
 def command(folder: Path, name: str, script: str) -> None:

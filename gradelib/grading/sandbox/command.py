@@ -21,6 +21,9 @@ from gradelib.grading.work import IsolationError
 PRELOAD_SECONDS = 180.0
 GRADELIB = Path(gradelib.__file__).resolve().parent
 INSIDE = "/opt/one-gpu/gradelib"
+# Where packages are seen whose own place something else is mounted over.
+_PACKAGES_INSIDE = Path("/opt/one-gpu/packages")
+_COVERED = (Path("/tmp"), Path("/dev"), Path("/proc"))
 _KERNEL = (5, 14)
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -92,14 +95,15 @@ def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list
     # Not the whole prefix: `~/.local` can be one, and has more in it than Python.
     prefix = Path(sys.base_prefix).resolve()
     interpreter = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
-    shown = [Path("/usr"), *interpreter, *package_folders()]
-    for needed_folder in shown[1:]:
-        if not needed_folder.is_relative_to("/usr"):
-            command += _shown(needed_folder, needed_folder)
+    shown = {folder: folder for folder in (Path("/usr"), *interpreter)} | packages_inside()
+    for folder, at in shown.items():
+        if not at.is_relative_to("/usr"):
+            command += _shown(folder, at)
     command += _shown(GRADELIB, Path(INSIDE))
     for hidden in _places_of(options.hide):
-        if any(hidden.is_relative_to(root) for root in shown):
-            command += ["--tmpfs", str(hidden)]
+        seen = {at / hidden.relative_to(f) for f, at in shown.items() if hidden.is_relative_to(f)}
+        for place in sorted(seen):
+            command += ["--tmpfs", str(place)]
     command += ["--proc", "/proc", "--dev", "/dev"]
     size = ["--size", str(options.limits.scratch_bytes)] if each else []
     command += [*size, "--tmpfs", "/tmp", "--chdir", "/tmp"]
@@ -128,6 +132,15 @@ def package_folders() -> list[Path]:
         if entry and installed and path.is_dir() and path not in folders:
             folders.append(path)
     return folders
+
+
+def packages_inside() -> dict[Path, Path]:
+    """Each of `package_folders`, and where it is seen inside bubblewrap: in its own place, unless
+    that is in a folder like `/tmp`, which is another one there."""
+    return {
+        folder: _PACKAGES_INSIDE / str(i) if any(map(folder.is_relative_to, _COVERED)) else folder
+        for i, folder in enumerate(package_folders())
+    }
 
 
 def _places_of(packages: Sequence[str]) -> list[Path]:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gradelib.grading.sandbox.command import (
@@ -23,6 +24,7 @@ from gradelib.grading.sandbox.command import (
     boot_arguments,
     bubblewrap_command,
     package_folders,
+    packages_inside,
 )
 from gradelib.grading.sandbox.server import READY, Apart, Options
 from gradelib.grading.sandbox.session import Session
@@ -86,6 +88,10 @@ class Forked(ABC):
     def _library(self) -> str:
         """The folder of `gradelib`, as the server sees it."""
 
+    @abstractmethod
+    def _packages(self) -> list[Path]:
+        """The folders of installed packages, as the server sees them."""
+
     @contextlib.contextmanager
     def open(self, work: Work) -> Iterator[Mapping[str, Answer]]:
         """Load a submission in an answer process of its own."""
@@ -129,7 +135,7 @@ class Forked(ABC):
         """Start the server, and wait until it has loaded the modules."""
         ours, theirs = socket.socketpair()
         call = f"server.main({theirs.fileno()}, sys.argv[1], {str(self._apart)!r})"
-        boot = boot_arguments(call, self._options, self._library(), package_folders())
+        boot = boot_arguments(call, self._options, self._library(), self._packages())
         with theirs, tempfile.TemporaryFile() as log:
             server = subprocess.Popen(
                 self._command(boot),
@@ -183,6 +189,9 @@ class Unisolated(Forked):
     def _library(self) -> str:
         return str(GRADELIB)
 
+    def _packages(self) -> list[Path]:
+        return package_folders()
+
 
 class Bubblewrap(Forked):
     """Linux namespaces by bubblewrap around the server, and fresh ones around each submission."""
@@ -192,6 +201,9 @@ class Bubblewrap(Forked):
 
     def _library(self) -> str:
         return INSIDE
+
+    def _packages(self) -> list[Path]:
+        return list(packages_inside().values())
 
     def _command(self, boot: list[str]) -> list[str]:
         return bubblewrap_command(self._options, boot, each=False)

@@ -23,7 +23,7 @@ from gradelib.grading.sandbox.command import (
     PRELOAD_SECONDS,
     boot_arguments,
     bubblewrap_command,
-    package_folders,
+    packages_inside,
 )
 from gradelib.grading.sandbox.server import STOPPED, Options, ending_of
 from gradelib.grading.sandbox.session import Session
@@ -57,9 +57,8 @@ class BubblewrapEach:
         """Nothing is kept."""
 
     def _start(self) -> _SingleProcess:
-        boot = boot_arguments(
-            "server.single(sys.argv[1])", self._options, INSIDE, package_folders()
-        )
+        packages = list(packages_inside().values())
+        boot = boot_arguments("server.single(sys.argv[1])", self._options, INSIDE, packages)
         return _SingleProcess(bubblewrap_command(self._options, boot, each=True), ENVIRONMENT)
 
 
