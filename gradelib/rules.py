@@ -135,7 +135,7 @@ def _among(found: Any, values: Sequence[Any]) -> bool:
 def others_at_default(value: Any, parameters: dict[str, Any]) -> bool:
     """Every key that is not among `free` has one of its values in `defaults`, of the same kind."""
     return all(
-        key in parameters["free"] or _among(given, parameters["defaults"][key])
+        key in parameters["free"] or _among(given, parameters["defaults"].get(key, ()))
         for key, given in value.items()
     )
 
@@ -186,7 +186,7 @@ def targets_include(value: Any, parameters: dict[str, Any]) -> bool:
         for hit in _fitting(value, parameters)[:1]
         for name in hit
     ]
-    return len({match.groups() for match in matches if match}) >= parameters.get("count", 1)
+    return bool(len({match.groups() for match in matches if match}) >= parameters.get("count", 1))
 
 
 @operation

@@ -54,9 +54,18 @@ def holds(operation, value, **parameters):
         ),
         (
             "others-at-default",
-            {"free": ["r"], "defaults": {"dora": False, "pattern": {}}},
-            [{"r": 9}, {"dora": False}, {"pattern": {}}, {"pattern": None}, {"unknown": None}],
-            [{"dora": True}, {"pattern": {"a": 1}}, {"unknown": 3}],
+            {"free": ["r"], "defaults": {"dora": [False], "pattern": [{}], "names": [None, []]}},
+            [{"r": 9}, {"dora": False}, {"pattern": {}}, {"names": None}, {"names": frozenset()}],
+            [
+                *({"dora": True}, {"dora": 0}, {"dora": None}, {"names": False}, {"names": ["a"]}),
+                *({"pattern": {"a": 1}}, {"pattern": None}, {"unknown": None}, {"unknown": 3}),
+            ],
+        ),
+        (
+            "true-or-false",
+            {"names": ["dora", "rslora"]},
+            [{}, {"dora": True}, {"dora": False, "rslora": True}],
+            [{"dora": 1}, {"dora": "yes"}, {"dora": True, "rslora": None}],
         ),
         (
             "lora-scaling-between",
@@ -109,7 +118,7 @@ def test_targets_that_name_nothing_are_refused(targets):
 def test_hostile_targets_end_soon():
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        targeted_modules(r"(model|[a-z.0-9_]+)+!", MODULES)
+        targeted_modules(r"(model|[a-z.0-9_]+)+!", [3 * name for name in MODULES])
     with pytest.raises(ValueError, match="more than 2000 targets"):
         targeted_modules([f"layer_{number}" for number in range(150_000)], MODULES)
     assert time.monotonic() - began < 3
@@ -139,6 +148,24 @@ def test_targets_are_judged_on_a_model(targets, exist, avoid_head, include_up, p
         assert not holds("lora-parameters-at-most", value, models=[MODEL], limit=parameters - 1)
 
 
+@pytest.mark.parametrize(
+    ("targets", "layers_hit", "within_q"),
+    [
+        (["q_proj"], 2, True),
+        (["q_proj", "up_proj"], 2, False),
+        (["0.q_proj", "0.up_proj"], 1, False),
+        (r".*\.1\.q_proj", 1, True),
+    ],
+    ids=str,
+)
+def test_names_that_agree_in_the_patterns_groups_count_once(targets, layers_hit, within_q):
+    value = {"target_modules": targets}
+    layers = {"models": [MODEL], "pattern": r".*\.(\d+)\.\w+"}
+    assert holds("targets-include", value, **layers, count=layers_hit)
+    assert not holds("targets-include", value, **layers, count=layers_hit + 1)
+    assert holds("targets-within", value, models=[MODEL], pattern=".*q_proj") is within_q
+
+
 def test_targets_may_fit_any_one_of_the_models():
     other = {"linear": [["encoder.{}.q_proj", 3, 2, 2]], "other": []}
     value = {"target_modules": r"encoder\..*"}
@@ -156,7 +183,7 @@ def test_no_dictionary_breaks_an_operation(value):
         "high": 1,
         "limit": 9,
         "free": ["a"],
-        "defaults": {"r": 8},
+        "defaults": {"r": [8]},
         "models": [MODEL],
         "pattern": ".*",
     }
