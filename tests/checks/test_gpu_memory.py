@@ -82,3 +82,16 @@ def test_the_visible_cases_of_activation_bytes_were_measured():
         checkpointing = case.kwargs.get("checkpointing", False)
         attention = case.kwargs.get("attention", "sdpa")
         assert (names[shape], batch, seq, dtype, checkpointing, attention) in KEPT
+
+
+def test_the_notebook_shows_what_pytorch_held_at_the_peaks():
+    peaks = {
+        (row["size"], row["optimizer"], row["checkpointing"] == "True"): row
+        for row in recorded("step_memory.csv")
+        if row["method"] == "full" and row["batch"] == "1"
+    }
+    for size, optimizer, checkpointing, peak, held in literal("STEPS"):
+        row = peaks[size, optimizer, checkpointing]
+        assert (peak, row["seq"], row["dtype"]) == (int(row["peak_bytes"]), "1024", "bfloat16")
+        assert held == {name: int(row[f"{name}_bytes"]) for name in held}
+        assert sum(held.values()) == pytest.approx(peak, rel=1e-5)
