@@ -213,7 +213,7 @@ def _recognised(
         value = failing.outcome.value
         broken = _broken_rule(value, check) if failing.outcome.kind is Kind.VALUE else None
         if broken is not None:
-            return check.rules[broken].id, check.rules[broken].sentence
+            return check.rules[broken].id, check.rules[broken].explanation(value)
         return None, ""
     if any(each.outcome.mutated for each in tried):
         return "mutates its input", ""

@@ -7,6 +7,7 @@ as in the grader.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -24,6 +25,10 @@ from gradelib.compare import kind_of
 
 Operation = Callable[[Any, dict[str, Any]], bool]
 OPERATIONS: dict[str, Operation] = {}
+# What of a value breaks a rule, in a sentence, for the operations that can tell.
+Detail = Callable[[Any, dict[str, Any]], str]
+DETAILS: dict[str, Detail] = {}
+DETAIL_LIMIT = 60  # characters of a learner's own text that a sentence repeats
 PATTERN_SECONDS = 0.5
 MAX_TARGETS = 2_000
 _START_SECONDS = 5.0
@@ -61,6 +66,15 @@ class Rule:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return False
 
+    def explanation(self, value: Any) -> str:
+        """The sentence for a value that breaks the rule, with what of the value breaks it."""
+        detail = DETAILS.get(self.operation)
+        try:
+            found = detail(value, self.parameters) if detail else ""
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TimeoutError):
+            found = ""  # a value of a shape that has no such part
+        return f"{self.sentence} {found}".rstrip()
+
     def to_data(self) -> dict[str, Any]:
         """As plain data, for a released file."""
         return {
@@ -82,6 +96,23 @@ def operation(function: Operation) -> Operation:
     return function
 
 
+def detail(function: Detail) -> Detail:
+    """Make a function tell what breaks the operation that it is named after, with `_detail`."""
+    name = function.__name__.removesuffix("_detail").replace("_", "-")
+    if name not in OPERATIONS:
+        raise ValueError(f"no operation {name!r} for the detail {function.__name__!r}")
+    DETAILS[name] = function
+    return function
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    """Up to three texts of a learner, cut short, as code."""
+    found = [text.replace("`", "'") for text in texts]
+    shown = [f"{text[:DETAIL_LIMIT]}…" if len(text) > DETAIL_LIMIT else text for text in found[:3]]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return ", ".join(f"`{text}`" for text in shown) + more
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -96,6 +127,15 @@ def is_dictionary(value: Any, _parameters: dict[str, Any]) -> bool:
 def keys_among(value: Any, parameters: dict[str, Any]) -> bool:
     """Every key is one of `names`: the library would refuse any other."""
     return set(value) <= set(parameters["names"])
+
+
+@detail
+def keys_among_detail(value: Any, parameters: dict[str, Any]) -> str:
+    """The unknown keys, and for a single one a known key that is spelt alike."""
+    unknown = sorted(set(value) - set(parameters["names"]))
+    alike = difflib.get_close_matches(unknown[0][:DETAIL_LIMIT], parameters["names"], n=1)
+    guess = f" Do you mean `{alike[0]}`?" if alike and len(unknown) == 1 else ""
+    return f"Not known: {_quoted(unknown)}.{guess}"
 
 
 @operation
@@ -134,10 +174,21 @@ def _among(found: Any, values: Sequence[Any]) -> bool:
 @operation
 def others_at_default(value: Any, parameters: dict[str, Any]) -> bool:
     """Every key that is not among `free` has one of its values in `defaults`, of the same kind."""
-    return all(
-        key in parameters["free"] or _among(given, parameters["defaults"].get(key, ()))
+    return not _changed(value, parameters)
+
+
+@detail
+def others_at_default_detail(value: Any, parameters: dict[str, Any]) -> str:
+    """The keys that were changed."""
+    return f"Changed: {_quoted(_changed(value, parameters))}."
+
+
+def _changed(value: Any, parameters: dict[str, Any]) -> list[str]:
+    return [
+        key
         for key, given in value.items()
-    )
+        if key not in parameters["free"] and not _among(given, parameters["defaults"].get(key, ()))
+    ]
 
 
 @operation
@@ -177,6 +228,31 @@ def targets_exist(value: Any, parameters: dict[str, Any]) -> bool:
     return bool(_fitting(value, parameters))
 
 
+@detail
+def targets_exist_detail(value: Any, parameters: dict[str, Any]) -> str:
+    """The targets that hit nothing, or something that is no linear layer; each is judged alone."""
+    targets = value["target_modules"]
+    one_text = isinstance(targets, str)
+    linear, other = [], []
+    for model in parameters["models"]:
+        linear += [name for row in model["linear"] for name in _numbered(*row[:2])]
+        other += [name for row in model["other"] for name in _numbered(*row)]
+    items = [targets] if one_text else [[target] for target in sorted(targets)]
+    stray = [item for item in items if targeted_modules(item, other)]
+    lost = [item for item in items if item not in stray and not targeted_modules(item, linear)]
+    found = []
+    if lost:
+        reached = "whole name matches" if one_text else "name ends in"
+        found.append(f"No layer's {reached} {_targets_text(lost)}.")
+    if stray:
+        found.append(f"More than linear layers: {_targets_text(stray)}.")
+    return " ".join(found)
+
+
+def _targets_text(items: Sequence[str | list[str]]) -> str:
+    return _quoted(item if isinstance(item, str) else item[0] for item in items)
+
+
 @operation
 def targets_include(value: Any, parameters: dict[str, Any]) -> bool:
     """The targets hit at least `count` linear layers (1 without it) whose whole names match
@@ -202,11 +278,26 @@ def targets_within(value: Any, parameters: dict[str, Any]) -> bool:
 @operation
 def lora_parameters_at_most(value: Any, parameters: dict[str, Any]) -> bool:
     """The adapters have at most `limit` parameters."""
+    return bool(_lora_parameters(value, parameters) <= parameters["limit"])
+
+
+@detail
+def lora_parameters_at_most_detail(value: Any, parameters: dict[str, Any]) -> str:
+    """How many there are, and how many layers they sit in."""
+    layers = sum(len(hit) for hit in _fitting(value, parameters)[:1])
+    return (
+        f"Yours have {_lora_parameters(value, parameters):,}, in {layers:,} layers; "
+        f"the most is {parameters['limit']:,}."
+    )
+
+
+def _lora_parameters(value: Any, parameters: dict[str, Any]) -> int:
+    """Parameters of the adapters; 0 where the targets fit no model."""
     rank, extra = _lora_rank(value), bool(value.get("use_dora"))
-    return all(
-        sum(rank * (inputs + outputs) + extra * outputs for inputs, outputs in hit.values())
-        <= parameters["limit"]
+    return sum(
+        rank * (inputs + outputs) + extra * outputs
         for hit in _fitting(value, parameters)[:1]
+        for inputs, outputs in hit.values()
     )
 
 

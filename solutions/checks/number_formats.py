@@ -84,11 +84,11 @@ def _wrong_decoder(
         fraction = mantissa / scale(mantissa_bits)
         if exponent == 0 and subnormals == "flushed":
             return sign * 0.0
-        if exponent == 0 and subnormals != "hidden bit":
+        if exponent == 0 and subnormals not in ("hidden bit", "as normal"):
             small = fraction * 2.0 ** (-b if subnormals == "exponent −b" else 1 - b)
             return sign * small if small or signed_zero else 0.0
-        if not bits & _ones(exponent_bits + mantissa_bits):
-            return sign * 0.0  # a learner who forgets subnormals still knows zero
+        if not bits & _ones(exponent_bits + mantissa_bits) and subnormals != "as normal":
+            return sign * 0.0  # many a learner who forgets subnormals still knows zero
         return sign * (hidden_bit + fraction) * 2.0 ** (exponent - b)
 
     return decode
@@ -225,6 +225,12 @@ decode = Check(
             "`specials`, is accepted. Raise ValueError for both.",
         ),
         Misconception(
+            "subnormal exponent one too small",
+            _wrong_decoder(subnormals="exponent −b"),
+            "The subnormals go on in the steps of the smallest normal numbers, so both have the same "
+            "exponent. Which one is it?",
+        ),
+        Misconception(
             "bias one too large",
             _wrong_decoder(bias=lambda e: 2 ** (e - 1)),
             "Your bias is one too large. With 5 exponent bits the field 15 means 2⁰.",
@@ -256,10 +262,10 @@ decode = Check(
             "With an exponent field of 0 there is no hidden 1. Otherwise nothing could come near zero.",
         ),
         Misconception(
-            "subnormal exponent one too small",
-            _wrong_decoder(subnormals="exponent −b"),
-            "The subnormals go on in the steps of the smallest normal numbers, so both have the same "
-            "exponent. Which one is it?",
+            "normal formula at field 0",
+            _wrong_decoder(subnormals="as normal"),
+            "You use the formula of the normal numbers for the exponent field 0 too, so that even the pattern "
+            "of all zeros is not zero. The table has another formula for that field.",
         ),
         Misconception(
             "infinities in every format",
@@ -273,15 +279,15 @@ decode = Check(
             "Some codes are not numbers. Which ones are they under `ieee`, and which one under `fn`?",
         ),
         Misconception(
-            "sign ignored",
-            _wrong_decoder(signed=False),
-            "The highest bit is the sign. A pattern that has it set stands for a negative number.",
-        ),
-        Misconception(
             "−0 lost",
             _wrong_decoder(signed_zero=False),
             "Zero has a sign too: a pattern with only the sign bit set is −0.0. `==` does not tell the "
             "two apart, `math.copysign` does.",
+        ),
+        Misconception(
+            "sign ignored",
+            _wrong_decoder(signed=False),
+            "The highest bit is the sign. A pattern that has it set stands for a negative number.",
         ),
         Misconception(
             "every format read as FP16",
@@ -312,6 +318,7 @@ def _wrong_encoder(
     rounding: Callable[[float], int] = round,
     bias: Callable[[int], int] = _bias,
     hidden_bit_stored: bool = False,
+    small_rounding: Callable[[float], int] | None = None,
     subnormals: str = "right",
     carry: bool = True,
     signed_zero: bool = True,
@@ -348,7 +355,8 @@ def _wrong_encoder(
                 return sign
             if own < 1 - b and subnormals == "hidden bit":
                 return sign + rounding(math.ldexp(abs(value), m - own)) % (1 << m)
-            steps = rounding(math.ldexp(abs(value), m - exponent))
+            to_whole = small_rounding if small_rounding and own < 1 - b else rounding
+            steps = to_whole(math.ldexp(abs(value), m - exponent))
             if not carry and steps == 2 << m:
                 steps = 1 << m
             if hidden_bit_stored and own >= 1 - b:
@@ -582,6 +590,12 @@ encode = Check(
             "overflow rule that the format cannot follow, or NaN where there is none. Raise ValueError.",
         ),
         Misconception(
+            "subnormals cut off",
+            _wrong_encoder(small_rounding=math.floor),
+            "You round the normal numbers, but cut off what does not fit of the subnormals. Their steps are "
+            "rounded to the nearest too, ties to even: `round`, not `int`.",
+        ),
+        Misconception(
             "truncation",
             _wrong_encoder(rounding=math.floor),
             "You cut off the digits that do not fit. Round to the nearest number instead.",
@@ -596,6 +610,12 @@ encode = Check(
             "carry lost",
             _wrong_encoder(carry=False),
             "Rounding can reach the next power of two. Then the mantissa is 0, and the exponent grows by one.",
+        ),
+        Misconception(
+            "overflow decided before rounding",
+            _wrong_encoder(early_overflow=True),
+            "A value a little above the largest number still rounds down to it. Round first, then see "
+            "whether the result is too large.",
         ),
         Misconception(
             "bias one too large",
@@ -633,12 +653,6 @@ encode = Check(
             "NaN compared with ==",
             _wrong_encoder(nan_by_equality=True),
             "NaN equals nothing, not even itself, so `==` never finds it. Use `math.isnan`.",
-        ),
-        Misconception(
-            "overflow decided before rounding",
-            _wrong_encoder(early_overflow=True),
-            "A value a little above the largest number still rounds down to it. Round first, then see "
-            "whether the result is too large.",
         ),
         Misconception(
             "infinities in every format",
@@ -1088,12 +1102,18 @@ sum_in_format = Check(
                 case([2048.0, 1.0, 1.0, 1.0], 5, 10),
                 case([1.0, 1.0, 1.0, 2048.0], 5, 10),
                 case([16.0, 1.1, 1.1, 1.1], 4, 3, "fn", "saturate"),
+                # These tell apart what the cases above do not: values left as they are, one
+                # rounding at the end, and another order.
+                case([0.4, 2.7, 0.6], 4, 3, "fn", "saturate"),
+                case([1.7, 0.6, 2.2, 3.2], 8, 7),
+                case([16.0, 3.3, 3.1, 3.3], 4, 3, "fn", "saturate"),
             ],
         ),
         *part(
             BEYOND,
             [
                 case([60000.0, 60000.0, -60000.0], 5, 10),
+                case([60000.0, 60032.0], 5, 10),
                 case([300.0, 300.0, -300.0], 4, 3, "fn", "saturate"),
                 case([300.0, 300.0, -300.0], 4, 3, "fn", "nan"),
             ],
