@@ -172,3 +172,22 @@ def test_the_worked_roofline_example_is_right() -> None:
     bound = is_memory_bound.reference
     assert not bound(12e12, 30e9, 60e12, 300e9)
     assert bound(12e12, 90e9, 60e12, 300e9)
+
+
+def test_the_marking_guide_states_the_right_numbers() -> None:
+    guide = " ".join(next(cell.rubric for cell in source(EXERCISE).cells if cell.rubric).split())
+    shape, adapters = Shape.gemma3("4b"), lora_parameters(Shape.gemma3("4b"), 16, "all-linear")
+    gap = STEPS[shape, 1, 1024, "lora", False]["training_flops"]
+    gap -= flops.training_flops(shape, 1, 1024, "lora")
+    share = flops.training_flops(shape, 1, 1024, "lora") / flops.training_flops(shape, 1, 1024)
+    assert f"about {share:.2f} of a full step" in guide
+    assert f"{adapters:,} = {3 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
+    assert f"a difference of {gap / 1e12:.3f} × 10¹²" in guide
+    assert f"the two agree: {4 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
+    assert f"≈ {65e12 / 320e9:.0f}" in guide
+    short = {
+        (size, seq)
+        for size, batch, seq, method, _, counted in literal("counted_by_pytorch")
+        if method == "full" and 6 * literal("params")[size] * batch * seq < 0.9 * counted
+    }
+    assert short == {("270m", 1024), ("270m", 8192), ("270m", 2048), ("4b", 8192), ("4b", 2048)}
