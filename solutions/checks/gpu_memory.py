@@ -57,6 +57,43 @@ def _draw_shape(draw: Draw, **fixed: Any) -> Shape:
     return Shape(**{**sizes, **fixed})
 
 
+def _draw_mixed_shapes(draw: Draw) -> list[Shape]:
+    """16 shapes in which nothing goes with anything else: whichever three flags one looks at, each
+    combination of them occurs, so no flag can stand for another.
+
+    The flags are the columns of a two-level orthogonal array of strength 3: parities of the four
+    bits of the row's number, over the masks with an odd number of bits.
+    """
+    masks = draw.shuffled([1, 2, 4, 8, 7, 11, 13, 14])
+    turned = [draw.integer(0, 1) for _ in masks]
+    norms = draw.shuffled([0, 1, 2, 3, 4] * 3 + [draw.integer(0, 3)])
+    shapes = []
+    for row in range(16):
+        parities = [(row & mask).bit_count() % 2 for mask in masks]
+        flags = [bool(bit ^ turn) for bit, turn in zip(parities, turned, strict=True)]
+        tied, gated, qk_norm, mlp_bias, norm_bias, positions, biased, output_biased = flags
+        kv_heads = draw.integer(1, 6)
+        shape = Shape(
+            vocab=draw.integer(5_000, 90_000),
+            hidden=8 * draw.integer(60, 400) + 4,
+            intermediate=8 * draw.integer(100, 2000),
+            layers=draw.integer(1, 40),
+            heads=kv_heads * draw.integer(1, 4),
+            kv_heads=kv_heads,
+            head_dim=8 * draw.integer(3, 30),
+            tied=tied,
+            gated=gated,
+            norms_per_layer=norms[row],
+            qk_norm=qk_norm,
+            attention_bias=("qkvo" if output_biased else "qkv") if biased else "",
+            mlp_bias=mlp_bias,
+            norm_bias=norm_bias,
+            learned_positions=draw.integer(500, 4000) if positions else 0,
+        )
+        shapes.append(shape)
+    return shapes
+
+
 def _hidden_counts(draw: Draw) -> list[Case]:
     gemma = {"tied": True, "gated": True, "norms_per_layer": 4, "qk_norm": True}
     sizes = [model_shape(name) for name in draw.some(sorted(set(GEMMA3) - set(SHOWN)), 2)]
@@ -64,19 +101,7 @@ def _hidden_counts(draw: Draw) -> list[Case]:
     sizes += [_draw_shape(draw, **gemma, **windowed), _draw_shape(draw, **gemma)]
     names = sorted(set(model_names()) - set(GEMMA3) - set(SHOWN))
     others = [model_shape(name) for name in draw.some(names, 3)]
-    others += [
-        _draw_shape(draw, tied=False, gated=True, attention_bias="qkv"),
-        _draw_shape(
-            draw,
-            tied=True,
-            gated=False,
-            attention_bias="qkvo",
-            mlp_bias=True,
-            norm_bias=True,
-            learned_positions=draw.integer(500, 4000),
-        ),
-        _draw_shape(draw, tied=False, gated=True, mlp_bias=True, norms_per_layer=3),
-    ]
+    others += _draw_mixed_shapes(draw)
     return part(GEMMA, [case(shape) for shape in sizes]) + part(
         OTHERS, [case(shape) for shape in others]
     )
