@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatch
 from multiprocessing import get_context
 from pathlib import Path
@@ -192,6 +193,7 @@ class _Batch:
         self.saver = saver
         self.report = report
         self.progress = progress
+        self.read: dict[str, str] = {}  # key of what was read of a student, by student
 
     def run(self, units: Sequence[collect.Found], workers: _Workers) -> None:
         """Every unit ends in the report: graded, or failed with the reason."""
@@ -234,9 +236,14 @@ class _Batch:
         *,
         solo: bool,
     ) -> None:
-        files = {name: path.read_bytes() for name, path in found.files.items()}
+        try:
+            files = {name: collect.read_plain(path) for name, path in found.files.items()}
+        except OSError as error:
+            self.report.failed[found.student] = f"its file cannot be read: {error}"
+            return
         known = self._remembered(found.student, files)
         if known is None:
+            self.read[found.student] = self._unit_key(files)
             running[workers.submit(found.student, files)] = (found, solo)
         else:
             self.report.resumed += 1
@@ -267,9 +274,8 @@ class _Batch:
         return Graded(student, kept["notebooks"], kept["isolation"], kept["warning"])
 
     def _remember(self, found: collect.Found, graded: Graded) -> None:
-        files = {name: path.read_bytes() for name, path in found.files.items()}
         kept = {
-            "key": self._unit_key(files),
+            "key": self.read[found.student],
             "student": found.student,
             "isolation": graded.isolation,
             "warning": graded.warning,
@@ -421,8 +427,14 @@ class _Saver:
         done = self._folder(self.coursedir.autograded_directory, each.student)
         if not done.exists():
             return True
-        new, old = map(self.coursedir.get_existing_timestamp, (str(each.folder), str(done)))
+        new, old = map(self._timestamp, (each.folder, done))
         return new is not None and old is not None and new > old
+
+    def _timestamp(self, folder: Path) -> datetime | None:
+        """When it was handed in; None where that is not said in a plain file."""
+        if not collect.is_plain_file(folder / "timestamp.txt"):
+            return None
+        return self.coursedir.get_existing_timestamp(str(folder))  # type: ignore[no-any-return]
 
     def add(self, graded: Graded) -> None:
         self.ready.append(graded)
@@ -452,7 +464,7 @@ class _Saver:
         folder = self._folder(self.coursedir.submitted_directory, graded.student)
         return gradebook.Entry(
             graded.student,
-            self.coursedir.get_existing_timestamp(str(folder)),
+            self._timestamp(folder),
             {
                 name: marks_of(kept["text"])
                 if (kept := graded.notebooks.get(name)) is not None
@@ -472,7 +484,8 @@ class _Saver:
             for name, path in files.items():
                 target = half / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
+                with collect.open_plain(path) as file, target.open("wb") as copy:
+                    shutil.copyfileobj(file, copy)
                 target.chmod(self._mode)
             for name, kept in graded.notebooks.items():
                 target = half / f"{name}.ipynb"
@@ -494,9 +507,9 @@ class _Saver:
         """Files beside the notebooks; no links, which could lead anywhere."""
         ignored = [*self.coursedir.ignore, "*.ipynb"]
         found = {}
-        for path in sorted(folder.rglob("*")):
+        for path, plain in collect.walk(folder):
             name = path.relative_to(folder)
             skip = any(fnmatch(part, pattern) for part in name.parts for pattern in ignored)
-            if path.is_file() and not path.is_symlink() and not skip:
+            if plain and not skip:
                 found[name.as_posix()] = path
         return found

@@ -8,6 +8,7 @@ grades and regrades stay nbgrader's own.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from functools import cache
 from pathlib import Path
@@ -23,12 +24,15 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from gradelib.grading import grade, inlining
+from gradelib.grading import collect, grade, inlining
 from gradelib.grading.course import Course
+from gradelib.grading.errors import CourseError
 from gradelib.grading.gradebook import require_same_points
 from gradelib.grading.layout import TEXT_STUB, Layout
 from gradelib.grading.submission import UnreadableError, empty_submission, read_submission
 from gradelib.grading.work import Isolation
+
+_log = logging.getLogger(__name__)
 
 
 def configure(c: Any, root: Path) -> None:
@@ -37,6 +41,7 @@ def configure(c: Any, root: Path) -> None:
     c.ClearSolutions.code_stub = {"python": inlining.STUB}
     c.ClearSolutions.text_stub = TEXT_STUB
     c.Autograde.exporter_class = SubmissionExporter
+    c.Autograde.pre_convert_hook = drop_traps
     c.Autograde.sanitize_preprocessors = [CheckCellMetadata]
     c.Autograde.autograde_preprocessors = [
         Judge,
@@ -51,6 +56,25 @@ def configure(c: Any, root: Path) -> None:
     c.HTMLExporter.filters = {"markdown2html": "gradelib.grading.feedback.clean_markdown"}
 
 
+def drop_traps(notebooks: list[str], **_about: Any) -> None:
+    """Remove every link, pipe and device from a student's folder before nbgrader copies it: what a
+    link leads to would be handed back as feedback, and a pipe never ends.
+
+    notebooks: nbgrader's own list of the student's notebooks; those that are none leave it.
+    """
+    for path in {Path(name).parent for name in notebooks}:
+        for trap in _traps(path):
+            _log.warning("%s was removed: %s", trap, collect.NO_LINKS)
+            trap.unlink()
+    notebooks[:] = [name for name in notebooks if collect.is_plain_file(Path(name))]
+
+
+def _traps(folder: Path) -> list[Path]:
+    """What must not be followed or read of a student's folder for an assignment."""
+    linked = [path for path in (folder.parent, folder) if path.is_symlink()]
+    return linked[:1] or [path for path, plain in collect.walk(folder) if not plain]
+
+
 class SubmissionExporter(NotebookExporter):
     """Reads a submitted file, however damaged, as the release with the learner's texts."""
 
@@ -61,9 +85,11 @@ class SubmissionExporter(NotebookExporter):
         converter: Any = self.parent
         if resources is None or not getattr(converter, "_sanitizing", False):
             return super().from_filename(filename, resources, **kw)
+        if traps := _traps(Path(filename).parent):
+            raise CourseError(f"{traps[0]} is a link or no plain file: {collect.NO_LINKS}")
         layout = _layout(converter.coursedir, resources["nbgrader"])
         try:
-            submission = read_submission(Path(filename).read_bytes(), layout)
+            submission = read_submission(collect.read_plain(Path(filename)), layout)
         except UnreadableError as error:
             self.log.warning("%s: %s", filename, error)
             submission = empty_submission(layout)
@@ -89,7 +115,7 @@ class Judge(NbGraderPreprocessor):  # type: ignore[misc]
         )
         with Gradebook(about["db_url"]) as book:
             require_same_points(book, about["notebook"], about["assignment"], layout)
-        data = (Path(folder) / f"{about['notebook']}.ipynb").read_bytes()
+        data = collect.read_plain(Path(folder) / f"{about['notebook']}.ipynb")
         place = _place(layout.requires, course.settings.isolation, layout)
         result = grade.grade(data, layout, checks, place)
         grade.mark(nb, result.verdicts, result.printed)

@@ -218,7 +218,8 @@ def test_the_right_file_wins_over_others_beside_it(course: Course) -> None:
     hand_in(course, "ben", b'{"cells": []}', "scratch.ipynb")
     hand_in(course, "ben", right, "homework.ipynb")
     found = {each.student: each for each in collect(course.root / "submitted", TINY, [TINY])}
-    assert found["ann"].note == ""
+    assert found["ann"].files[TINY].name == f"{TINY}.ipynb"
+    assert "is there too" in found["ann"].note
     assert "homework.ipynb" in found["ben"].note
 
 
