@@ -111,6 +111,36 @@ def defined_names(sources: Iterable[str]) -> set[str]:
     return names
 
 
+def packages_used(source: str, others: Iterable[str]) -> set[str]:
+    """The packages that a cell's code imports, itself or by way of what other cells define."""
+    statements = [ast.unparse(each) for other in others for each in definitions(other)]
+    defining = [(text, defined_names([text])) for text in statements]
+    packages: set[str] = set()
+    waiting = [source]
+    while waiting:
+        text = waiting.pop()
+        packages |= imported_packages(text)
+        needed = set(missing_names(text, ()))
+        waiting += [other for other, names in defining if names & needed]
+        defining = [(other, names) for other, names in defining if not names & needed]
+    return packages
+
+
+def imported_packages(source: str) -> set[str]:
+    """The packages that a cell's code imports, anywhere in it; without the modules inside them."""
+    try:
+        tree = parse_cell(source)
+    except UNREADABLE:
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
 def missing_names(source: str, known: Iterable[str]) -> list[str]:
     """Global names that a cell's code reads, now or when its functions are called, and that neither
     the cell nor `known` defines."""

@@ -7,13 +7,15 @@ code is left to the `Answer` it is given, which in the grader stands for a proce
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradelib.checks import PreparedCase, PreparedCheck, same_outcome
 from gradelib.compare import Difference, Differs, difference, kind_of
-from gradelib.outcomes import Kind, Outcome, call
+from gradelib.limit import OutOfTimeError, time_limit
+from gradelib.outcomes import Kind, Outcome, call, load_driver, of_error
 from gradelib.verdicts import Reason, Status, Verdict
 from gradelib.wording import call_text, value_text
 
@@ -31,15 +33,27 @@ class Answer(Protocol):
 
 @dataclass(frozen=True)
 class LocalAnswer:
-    """An answer that lives in this very process: a learner's own notebook, or a test."""
+    """An answer that lives in this very process: a learner's own notebook, or a test.
+
+    limited: stop a call that takes longer than its check allows, where this process can.
+    """
 
     function: Callable[..., Any] | None
     failure: Outcome | None = None
+    limited: bool = False
 
     def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
         """Call it here."""
         assert self.function is not None
-        return call(self.function, one.args, one.kwargs, check.driver)
+        if not self.limited:
+            return call(self.function, one.args, one.kwargs, check.driver)
+        if check.driver is not None:
+            load_driver(check.driver)
+        try:
+            with time_limit(check.seconds):
+                return call(self.function, one.args, one.kwargs, check.driver)
+        except OutOfTimeError as error:  # it came while the result was being read
+            return of_error(error)
 
 
 @dataclass(frozen=True)
@@ -49,8 +63,10 @@ class _Tried:
     passed: bool
 
 
+MISSING_NAME = "reads a name that is not there"
+MISSING_PACKAGE = "imports a package that is not there"
 # Kinds after which the answer's process is gone or worthless: the remaining cases are not tried.
-_FINAL = {Kind.TIMED_OUT, Kind.OUT_OF_MEMORY, Kind.CRASHED}
+FINAL = {Kind.TIMED_OUT, Kind.OUT_OF_MEMORY, Kind.CRASHED}
 _STATUS = {
     Kind.RAISED: Status.RAISED,
     Kind.BAD_VALUE: Status.BAD_VALUE,
@@ -72,7 +88,7 @@ def judge(answer: Answer, check: PreparedCheck) -> Verdict:
     for one in check.cases:
         outcome = answer.call(one, check)
         tried.append(_Tried(one, outcome, _passes(outcome, one, check)))
-        if outcome.kind in _FINAL:
+        if outcome.kind in FINAL:
             break
     passed = sum(each.passed for each in tried)
 
@@ -120,7 +136,8 @@ def _score(tried: Sequence[_Tried], check: PreparedCheck) -> float:
     failed |= {one.part for one in check.cases if id(one) not in reached}
     if next(iter(check.parts)) in failed:
         return 0.0
-    return min(sum(weight for name, weight in check.parts.items() if name not in failed), 0.99)
+    passed = math.fsum(weight for name, weight in check.parts.items() if name not in failed)
+    return min(round(passed, 9), 0.99)
 
 
 def _unloaded(failure: Outcome, check: PreparedCheck, total: int, hidden: bool) -> Verdict:
@@ -128,7 +145,8 @@ def _unloaded(failure: Outcome, check: PreparedCheck, total: int, hidden: bool) 
         status, reason, misconception = Status.NOT_ATTEMPTED, Reason("missing"), "placeholder"
         return Verdict(check.task, status, 0.0, reason, misconception, 0, total, hidden)
     reason = Reason(f"load {failure.kind}", got=_error_text(failure))
-    return Verdict(check.task, _STATUS[failure.kind], 0.0, reason, None, 0, total, hidden)
+    known = MISSING_PACKAGE if "ModuleNotFoundError" in failure.errors else None
+    return Verdict(check.task, _STATUS[failure.kind], 0.0, reason, known, 0, total, hidden)
 
 
 def _error_text(outcome: Outcome) -> str:
@@ -247,7 +265,9 @@ def _general(tried: Sequence[_Tried], failing: _Tried) -> str | None:
         if "RecursionError" in outcome.errors:
             return "recursion without end"
         if "NameError" in outcome.errors or "UnboundLocalError" in outcome.errors:
-            return "reads a name that is not there"
+            return MISSING_NAME
+        if "ModuleNotFoundError" in outcome.errors:
+            return MISSING_PACKAGE
         return None
     if outcome.kind is not Kind.VALUE or expected.kind is not Kind.VALUE:
         return None

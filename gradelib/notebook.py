@@ -12,19 +12,26 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gradelib import cells, plain
 from gradelib.checks import PreparedCheck
-from gradelib.judging import LocalAnswer, judge
+from gradelib.judging import MISSING_NAME, LocalAnswer, judge
 from gradelib.outcomes import unusable
 from gradelib.verdicts import Verdict
 
 CHECKS_SUFFIX = ".checks.json"
 FORMAT = 1
+# What grading promises beside the standard library, by what an exercise requires.
+PACKAGES: Mapping[str, frozenset[str]] = {
+    "pure": frozenset(),
+    "torch": frozenset(
+        ["accelerate", "bitsandbytes", "codecarbon", "numpy", "peft", "torch", "transformers"]
+    ),
+}
 
 
 class NotJudgedError(RuntimeError):
@@ -53,9 +60,16 @@ def checks_for(exercise: str, folder: str | os.PathLike[str] = ".") -> Callable[
 class Checks:
     """The visible checks of one exercise; call it with a task's name and your answer."""
 
-    def __init__(self, exercise: str, tasks: Mapping[str, PreparedCheck], known: frozenset[str]):
+    def __init__(
+        self,
+        exercise: str,
+        tasks: Mapping[str, PreparedCheck],
+        known: frozenset[str],
+        requires: str = "pure",
+    ):
         self.exercise = exercise
         self.tasks = dict(tasks)
+        self.requires = requires
         self._known = known
 
     @classmethod
@@ -69,7 +83,10 @@ class Checks:
                 name: PreparedCheck.from_public_data(name, check)
                 for name, check in data["tasks"].items()
             }
-            return cls(data["exercise"], tasks, frozenset(data["names"]))
+            requires = data.get("requires", "pure")
+            if requires not in PACKAGES:
+                raise ValueError(f"it requires {requires!r}, which this gradelib does not know")
+            return cls(data["exercise"], tasks, frozenset(data["names"]), requires)
         except (plain.WireError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path.name} is damaged or from another version ({error}). Download the exercise again."
@@ -88,13 +105,7 @@ class Checks:
                 "`one-gpu course new`, whose nbgrader_config.py names the judge."
             )
         verdict = judge(self._local(answer), self.tasks[task])
-        if missing := self._missing_when_graded(answer):
-            listed = ", ".join(f"`{name}`" for name in missing)
-            warning = (
-                f"{listed} will be missing when this is graded: it was made by code that runs, not by a definition. "
-                "Define it in the answer cell or in the helpers cell."
-            )
-            verdict = replace(verdict, warnings=(*verdict.warnings, warning))
+        verdict = replace(verdict, warnings=(*verdict.warnings, *self._warnings(answer, verdict)))
         if execution == "validate" and not verdict:
             raise CheckFailedError(verdict.message)
         return verdict
@@ -102,32 +113,63 @@ class Checks:
     @staticmethod
     def _local(answer: object) -> LocalAnswer:
         if callable(answer):
-            return LocalAnswer(answer)
+            return LocalAnswer(answer, limited=True)
         return LocalAnswer(None, unusable(answer))
 
-    def _missing_when_graded(self, answer: object) -> list[str]:
-        """Names the answer reads that no definition of the notebook makes; empty outside
-        IPython."""
-        if "IPython" not in sys.modules:
-            return []
-        shell = sys.modules["IPython"].get_ipython()
-        if shell is None:
-            return []
-        ran: list[str] = [source for source in shell.user_ns.get("In", []) if source]
+    def _warnings(self, answer: object, verdict: Verdict) -> Iterator[str]:
+        """What will be otherwise when this is graded; nothing outside IPython."""
+        ran = _cells_run()
         try:
-            source = inspect.getsource(answer)  # type: ignore[arg-type]
+            source = textwrap.dedent(inspect.getsource(answer))  # type: ignore[arg-type]
         except (OSError, TypeError):
-            return []
-        known = self._known | cells.defined_names(ran)
-        return cells.missing_names(textwrap.dedent(source), known)
+            return
+        if not ran:
+            return
+        missing = cells.missing_names(source, self._known | cells.defined_names(ran))
+        there = getattr(answer, "__globals__", {})
+        if made := [name for name in missing if name in there]:
+            yield (
+                f"{_listed(made)} will be missing when this is graded: it was made by code that runs, not by a "
+                "definition. Define it in the answer cell or in the helpers cell."
+            )
+        unknown = [name for name in missing if name not in there]
+        if unknown and verdict.misconception != MISSING_NAME:
+            yield f"{_listed(unknown)} is defined nowhere in this notebook."
+        used = cells.packages_used(source, ran) - _standard_library() - PACKAGES[self.requires]
+        if used:
+            also = " and what it imports itself" if PACKAGES[self.requires] else " alone"
+            yield (
+                f"{_listed(sorted(used))} may not be there when this is graded: this exercise promises "
+                f"Python's standard library{also}."
+            )
 
 
-def release_text(exercise: str, checks: Mapping[str, PreparedCheck], names: frozenset[str]) -> str:
+def _standard_library() -> set[str]:
+    return {*sys.stdlib_module_names, "gradelib"}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _cells_run() -> list[str]:
+    """The cells that were run in this notebook; none outside IPython."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return [] if shell is None else [source for source in shell.user_ns.get("In", []) if source]
+
+
+def release_text(
+    exercise: str,
+    checks: Mapping[str, PreparedCheck],
+    names: frozenset[str],
+    requires: str = "pure",
+) -> str:
     """The text of a `.checks.json` file. `names` are those that the release's own setup cells
-    define."""
+    define, `requires` what the exercise does: `"pure"` or `"torch"`."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "exercise": exercise,
+        "requires": requires,
         "names": sorted(names),
         "tasks": {name: check.public_data() for name, check in checks.items()},
     }

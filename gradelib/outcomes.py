@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from gradelib import plain
+from gradelib.limit import OutOfTimeError
 
 PRINTED_LIMIT = 2_000
 DETAIL_LIMIT = 500
@@ -194,6 +195,8 @@ def of_error(error: BaseException) -> Outcome:
     no_memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
     # PyTorch has no exception of its own for this on a CPU.
     no_memory |= isinstance(error, RuntimeError) and "can't allocate memory" in _text(error)
+    if isinstance(error, OutOfTimeError):
+        return Outcome(Kind.TIMED_OUT, detail=_text(error))
     if isinstance(error, MemoryError) or no_memory:
         return Outcome(Kind.OUT_OF_MEMORY, detail=_text(error))
     if isinstance(error, (SystemExit, GeneratorExit, KeyboardInterrupt)):

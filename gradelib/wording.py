@@ -65,7 +65,9 @@ _SENTENCES = {
 # Sentences of the wrong shapes that any task can meet, by misconception id.
 _GENERAL = {
     "recursion without end": "The function calls itself without ever reaching an end. Which input should stop it?",
-    "reads a name that is not there": "When graded, only imports, functions, classes and constants of your notebook exist, "
+    "imports a package that is not there": "Only the standard library, and what the exercise itself imports, is sure to "
+    "be there.",
+    "reads a name that is not there": "Is it spelt as where you defined it? When graded, only imports, functions, classes and constants of your notebook exist, "
     "not values that other cells computed. Define what you need in the answer, or in the helpers cell.",
     "returns text": "Return the number alone, without its unit.",
     "returns a tuple": "Return one number, not several.",

@@ -157,15 +157,15 @@ def _collect_one(home: Path, assignment: str, notebooks: Sequence[str]) -> Found
             files[name] = exact
             notes += _others(name, exact, candidates, home)
             continue
-        path = _best(name, candidates, alone=len(notebooks) == 1)
-        if path is None:
+        best = _best(name, candidates, alone=len(notebooks) == 1)
+        if best is None:
             continue
-        shown = path.relative_to(home)
+        shown = best.relative_to(home)
         try:
             if folder.is_symlink():
                 raise OSError(f"{folder.name} is a link")
             folder.mkdir(exist_ok=True)
-            replace_file(exact, read_plain(path))
+            replace_file(exact, read_plain(best))
         except OSError as error:
             notes.append(f"{shown} could not be taken for {name}.ipynb: {error}")
             continue

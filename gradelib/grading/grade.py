@@ -22,7 +22,7 @@ from gradelib.grading.submission import (
     read_submission,
 )
 from gradelib.grading.work import Isolation, isolation, preload_for
-from gradelib.judging import Answer, LocalAnswer, judge
+from gradelib.judging import FINAL, Answer, LocalAnswer, judge
 from gradelib.outcomes import Kind, Outcome
 from gradelib.verdicts import Reason, Status, Verdict
 
@@ -78,9 +78,16 @@ def _judge_all(
     verdicts: dict[str, Verdict] = {}
     printed: dict[str, str] = {}
     with place.open(work) as answers:
-        for task in tasks:
-            missing = LocalAnswer(None, Outcome(Kind.VALUE))
-            answer = _Listening(answers[task] if present[task] else missing)
+        missing = LocalAnswer(None, Outcome(Kind.VALUE))
+        heard = {
+            task: _Listening(answers[task] if present[task] else missing, checks[task])
+            for task in tasks
+        }
+        # Every visible case comes before the first hidden one: from then on an answer may know what
+        # must not be heard, its own hidden inputs or another task's.
+        for answer in heard.values():
+            answer.listen()
+        for task, answer in heard.items():
             verdict = judge(answer, checks[task])
             notes = submission.notes_of(task)
             verdicts[task] = replace(verdict, warnings=(*verdict.warnings, *notes))
@@ -101,21 +108,36 @@ def _ungradable(check: PreparedCheck, why: str) -> Verdict:
 
 @dataclass
 class _Listening:
-    """An answer that also keeps what was printed on visible cases. What a hidden case prints could
-    give its inputs away, so nobody hears it."""
+    """An answer whose visible cases are called beforehand, and heard. What is printed later could
+    give hidden inputs away, so nobody hears it."""
 
     answer: Answer
-    heard: str = field(default="")
+    check: PreparedCheck
+    heard: str = ""
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def listen(self) -> None:
+        """Call the visible cases, up to one that takes the process down."""
+        if self.failure is not None:
+            return
+        for i, one in enumerate(self.check.cases):
+            if not one.visible:
+                continue
+            outcome = self.answer.call(one, self.check)
+            self.outcomes[i] = outcome
+            self.heard = self.heard or outcome.printed
+            if outcome.kind in FINAL:
+                break
 
     @property
     def failure(self) -> Outcome | None:
         return self.answer.failure
 
     def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
-        outcome = self.answer.call(one, check)
-        if one.visible and not self.heard:
-            self.heard = outcome.printed
-        return outcome
+        """What was heard of a visible case; a second call of it is made like that of a hidden one."""
+        position = next(i for i, each in enumerate(check.cases) if each is one)
+        known = self.outcomes.pop(position, None)
+        return self.answer.call(one, check) if known is None else known
 
 
 # -- verdicts as outputs
@@ -143,7 +165,7 @@ def _outputs(verdict: Verdict | None, points: float, printed: str) -> list[dict[
         data: dict[str, Any] = {"text/plain": "0.0", "text/html": f"<strong>{NOT_JUDGED}</strong>"}
     else:
         data = {
-            "text/plain": repr(verdict.score * float(points)),
+            "text/plain": repr(round(verdict.score * float(points), 9)),
             "text/html": wording.html(verdict),
             VERDICT_TYPE: verdict.to_data(),
         }

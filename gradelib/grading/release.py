@@ -48,7 +48,7 @@ def source_files(
 def public_checks(exercise: Exercise, prepared: Mapping[str, PreparedCheck]) -> str:
     """The text of the file of public checks."""
     names = frozenset(cells.defined_names(exercise.setup))
-    return release_text(exercise.name, prepared, names)
+    return release_text(exercise.name, prepared, names, exercise.requires)
 
 
 def attached(exercise: Exercise) -> dict[str, bytes]:

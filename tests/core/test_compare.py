@@ -19,6 +19,7 @@ from gradelib.compare import (
     same_bits,
 )
 from gradelib.plain import Array
+from tests.conftest import label
 from tests.core.test_plain import PLAIN
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -83,7 +84,7 @@ def how(got, expected, tolerance=exact):
         (1.5, 10**400, Differs.VALUE),
         (10**400, 10**400, None),
     ],
-    ids=str,
+    ids=label,
 )
 def test_a_difference_says_of_what_kind_it_is(got, expected, differs):
     assert how(got, expected) is differs

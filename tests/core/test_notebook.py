@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -110,6 +114,107 @@ def test_a_name_that_will_be_missing_is_told_at_once(check, monkeypatch):
     verdict = check("area", namespace["answer"])
     assert "`SIDE`" in verdict.message
     assert "math" not in verdict.message
+
+
+def endless(w, h):
+    while True:
+        with contextlib.suppress(Exception):
+            w + h
+
+
+@pytest.fixture
+def quick(check):
+    """The same check with a limit that a test can wait for."""
+    check.tasks["area"] = replace(check.tasks["area"], seconds=0.2)
+    return check
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer signals here")
+def test_an_endless_loop_ends_with_the_checks_limit(quick):
+    before = signal.getsignal(signal.SIGALRM)
+    assert quick("area", endless).status is Status.TIMED_OUT
+    assert "did not finish in time" in quick("area", endless).message
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert quick("area", area)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer signals here")
+def test_an_import_that_takes_longer_than_the_limit_is_let_finish(quick, tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5); READY = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def importing(w, h):
+        import slow_to_import
+
+        return slow_to_import.READY * area(w, h)
+
+    assert quick("area", importing)
+
+
+def test_in_another_thread_there_is_no_limit_and_no_error(quick):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(quick("area", area)))
+    thread.start()
+    thread.join()
+    assert found[0]
+
+
+MESSAGES = {
+    "return w * h + hieght": (
+        "NameError",
+        "Is it spelt as where you defined it?",
+    ),
+    "return w * h if w < 10**9 else hieght": ("`hieght` is defined nowhere in this notebook",),
+}
+
+
+@pytest.mark.parametrize(("body", "said"), MESSAGES.items(), ids=["reached", "not reached"])
+def test_a_name_that_never_was_is_told_once_and_not_as_one_that_code_made(
+    check, monkeypatch, body, said
+):
+    in_a_notebook(monkeypatch, ["import math"])
+    source = f"def answer(w, h):\n    if w < 0: raise ValueError\n    {body}\n"
+    namespace = {}
+    exec(source, namespace)
+    monkeypatch.setattr("inspect.getsource", lambda _answer: source)
+    message = check("area", namespace["answer"]).message
+    for each in said:
+        assert each in message
+    assert "made by code that runs" not in message
+    assert message.count("hieght") == 1
+    assert (
+        message.count("efine") == 1 + ("NameError" in message) * 2
+    )  # NameError's own, and the hint's
+
+
+@pytest.mark.parametrize(
+    ("cells", "source"),
+    [
+        ([], "def answer(w, h):\n    import numpy as np\n    return np.prod([w, h])\n"),
+        (["import numpy as np"], "def answer(w, h):\n    return np.prod([w, h])\n"),
+        (["from numpy import prod"], "def answer(w, h):\n    return prod([w, h])\n"),
+        (
+            ["import numpy as np", "def times(w, h):\n    return np.prod([w, h])"],
+            "def answer(w, h):\n    return times(w, h)\n",
+        ),
+    ],
+    ids=["in the answer", "beside it", "a name of it", "in a helper"],
+)
+def test_a_package_that_grading_does_not_promise_is_told_at_once(check, monkeypatch, cells, source):
+    in_a_notebook(monkeypatch, ["import math, json", "import torch", *cells])
+    monkeypatch.setattr("inspect.getsource", lambda _answer: source)
+    [warning] = check("area", area).warnings
+    assert warning.startswith("`numpy` may not be there when this is graded")
+
+
+def test_a_package_that_the_exercise_requires_is_not_warned_about(tmp_path, monkeypatch):
+    text = release_text("11_area", {"area": PREPARED}, frozenset(), "torch")
+    (tmp_path / "11_area.checks.json").write_text(text, encoding="utf-8")
+    source = "def answer(w, h):\n    import torch, math\n    return w * h\n"
+    in_a_notebook(monkeypatch, ["import gradelib"])
+    monkeypatch.setattr("inspect.getsource", lambda _answer: source)
+    assert not checks_for("11_area", tmp_path)("area", area).warnings
 
 
 def test_a_name_that_a_definition_makes_is_not_warned_about(check, monkeypatch):

@@ -19,7 +19,7 @@ from gradelib import plain
 from gradelib.compare import difference, same_bits
 from gradelib.plain import Array, BadValueError, WireError, dumps, loads, to_plain
 from gradelib.shapes import Shape
-from tests.conftest import need_module
+from tests.conftest import label, need_module
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 KEYS = st.integers() | st.text(max_size=8) | st.booleans() | st.none()
@@ -111,7 +111,7 @@ class Config:
         (Config(), {"r": 8, "targets": frozenset({"q", "v"})}),
         (Text("kept"), "kept"),
     ],
-    ids=repr,
+    ids=label,
 )
 def test_values_of_other_types_become_plain(value, expected):
     plain_value = to_plain(value)
@@ -247,7 +247,7 @@ def test_a_malformed_message_is_a_wire_error(text):
         loads(text)
 
 
-@pytest.mark.parametrize("value", [object(), (1,), {1, 2}, np.float64(1), b"x"], ids=repr)
+@pytest.mark.parametrize("value", [object(), (1,), {1, 2}, np.float64(1), b"x"], ids=label)
 def test_only_plain_data_is_written(value):
     with pytest.raises(WireError, match="not plain data"):
         dumps([value])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradelib.rules import OPERATIONS, Rule, targeted_modules
+from tests.conftest import label
 from tests.core.test_plain import PLAIN
 
 MODULES = ["model.layers.0.q_proj", "model.layers.1.q_proj", "model.layers.1.up_proj", "head"]
@@ -103,7 +104,7 @@ def test_an_operation_holds_where_it_should(operation, parameters, right, wrong)
         ("all-linear", MODULES),
         ("All-Linear", MODULES),
     ],
-    ids=str,
+    ids=label,
 )
 def test_targets_hit_the_layers_that_they_name(targets, hit):
     assert targeted_modules(targets, MODULES) == hit
@@ -136,7 +137,7 @@ def test_hostile_targets_end_soon():
         (r".*\.0\.up_proj", True, True, True, 3 * (8 + 16)),
         (None, False, True, False, 0),
     ],
-    ids=str,
+    ids=label,
 )
 def test_targets_are_judged_on_a_model(targets, exist, avoid_head, include_up, parameters):
     value = {"target_modules": targets, "r": 3}
@@ -156,7 +157,7 @@ def test_targets_are_judged_on_a_model(targets, exist, avoid_head, include_up, p
         (["0.q_proj", "0.up_proj"], 1, False),
         (r".*\.1\.q_proj", 1, True),
     ],
-    ids=str,
+    ids=label,
 )
 def test_names_that_agree_in_the_patterns_groups_count_once(targets, layers_hit, within_q):
     value = {"target_modules": targets}

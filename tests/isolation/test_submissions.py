@@ -194,6 +194,26 @@ def test_the_message_says_why_a_value_is_missing(grade: Grade) -> None:
     assert "before that, the cell raised EOFError: input() has nobody to ask" in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("helpers", "cell"),
+    [
+        (("import not_a_package as np",), "def double(x):\n    return np.add(x, x)"),
+        ((), "import not_a_package as np\ndef double(x):\n    return np.add(x, x)"),
+        ((), "from not_a_package import add\ndef double(x):\n    return add(x, x)"),
+        ((), "def double(x):\n    import not_a_package\n    return 2 * x"),
+    ],
+    ids=["in a helper", "in the cell", "a name of it", "in the function"],
+)
+def test_a_package_that_is_not_there_is_named_and_nothing_is_said_of_definitions(
+    grade: Grade, helpers: tuple[str, ...], cell: str
+) -> None:
+    message = grade({"double": cell}, helpers)["double"].message
+    assert "ModuleNotFoundError: No module named 'not_a_package'" in message
+    assert "NameError" not in message
+    assert "Only the standard library" in message
+    assert "functions, classes and constants" not in message
+
+
 def test_the_message_says_what_an_answer_died_of(grade: Grade) -> None:
     verdict = grade({"double": "def double(x):\n    import ctypes\n    ctypes.string_at(0)"})[
         "double"

@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import linecache
 import os
+import re
 import site
 import sys
 import types
@@ -77,7 +78,7 @@ class Loaded:
         site.setquit()  # `exit`, which Python started with -S lacks
         self.tasks: dict[str, object] = {}
         self.errors: dict[str, Outcome] = {}
-        self.last: dict[str, Outcome] = {}
+        self.unimported: dict[str, Outcome] = {}
         self._flags = 0
 
     def run(self, kind: str, name: str, parts: Sequence[str]) -> None:
@@ -101,6 +102,9 @@ class Loaded:
                 exec(code, self.names)
             except BaseException as error:  # noqa: BLE001 - whatever learner code raises is a result
                 errors.append(outcomes.of_error(error))
+                if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                    names = [each.asname or each.name.partition(".")[0] for each in statement.names]
+                    self.unimported |= dict.fromkeys(names, errors[-1])
                 if errors[-1].kind is Kind.CRASHED:
                     break  # the code asked Python to stop
         return errors
@@ -129,8 +133,13 @@ class Loaded:
             outcome = outcomes.call(answer, request["args"], request["kwargs"], request["driver"])
         except BaseException as error:  # noqa: BLE001 - even a KeyboardInterrupt is the learner's own
             outcome = outcomes.of_error(error)
+        if "NameError" not in outcome.errors:
+            return outcome
+        name = re.match(r"name '(\w+)' is not defined", outcome.detail)
+        if name and (failed := self.unimported.get(name[1])) is not None:
+            return replace(failed, printed=outcome.printed)  # where it went wrong first
         before = self.errors.get(task)
-        if before is not None and "NameError" in outcome.errors:
+        if before is not None:
             why = f" (before that, the cell raised {before.errors[0]}: {before.detail})"
             outcome = replace(outcome, detail=outcome.detail + why)
         return outcome

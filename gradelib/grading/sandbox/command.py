@@ -96,14 +96,14 @@ def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list
     prefix = Path(sys.base_prefix).resolve()
     interpreter = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
     shown = {folder: folder for folder in (Path("/usr"), *interpreter)} | packages_inside()
-    for folder, at in shown.items():
+    for place, at in shown.items():
         if not at.is_relative_to("/usr"):
-            command += _shown(folder, at)
+            command += _shown(place, at)
     command += _shown(GRADELIB, Path(INSIDE))
     for hidden in _places_of(options.hide):
         seen = {at / hidden.relative_to(f) for f, at in shown.items() if hidden.is_relative_to(f)}
-        for place in sorted(seen):
-            command += ["--tmpfs", str(place)]
+        for covered in sorted(seen):
+            command += ["--tmpfs", str(covered)]
     command += ["--proc", "/proc", "--dev", "/dev"]
     size = ["--size", str(options.limits.scratch_bytes)] if each else []
     command += [*size, "--tmpfs", "/tmp", "--chdir", "/tmp"]
