@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 
 import pytest
@@ -40,3 +41,14 @@ def need_command(name: str, how: str) -> str:
 def need_module(name: str) -> None:
     """Skip (fail under TESTS=all) when a Python package cannot be imported."""
     need(name, importlib.util.find_spec(name) is not None, f"pip install {name}")
+
+
+def label(value: object) -> str:
+    """A test's id from a parameter: the same in every process, whatever the order of a set."""
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(label, value)))}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {label(item)}' for key, item in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(label, value))}]"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

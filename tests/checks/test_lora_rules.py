@@ -21,7 +21,7 @@ from solutions.checks.lora import (
     lora_config,
 )
 from solutions.lora import lora_parameters
-from tests.conftest import need_module
+from tests.conftest import label, need_module
 
 SIZES = {
     "vocab_size": 262_144,
@@ -158,7 +158,7 @@ def test_the_keys_and_defaults_are_those_of_peft():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("targets", PATTERNS, ids=str)
+@pytest.mark.parametrize("targets", PATTERNS, ids=label)
 def test_targets_are_read_as_peft_reads_them(targets):
     need_module("peft")
     need_module("transformers")
@@ -169,7 +169,7 @@ def test_targets_are_read_as_peft_reads_them(targets):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("targets", REFUSED, ids=str)
+@pytest.mark.parametrize("targets", REFUSED, ids=label)
 def test_targets_that_peft_refuses_do_not_exist(targets):
     need_module("peft")
     need_module("transformers")
@@ -180,7 +180,7 @@ def test_targets_that_peft_refuses_do_not_exist(targets):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dora", [False, True])
-@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]], ids=str)
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]], ids=label)
 def test_the_adapters_parameters_are_counted_as_peft_counts_them(targets, dora):
     need_module("peft")
     need_module("transformers")
@@ -272,7 +272,7 @@ def broken(changes):
         ({"use_rslora": 0}, "a switch that is neither on nor off"),
         ({"target_modules": NAMES, "r": 32}, "too many trainable parameters"),
     ],
-    ids=str,
+    ids=label,
 )
 def test_a_wrong_choice_breaks_its_rule_first(changes, first):
     assert broken(changes)[0] == first
@@ -294,7 +294,7 @@ def test_a_wrong_choice_breaks_its_rule_first(changes, first):
         {"target_modules": r".*language_model\..*_proj"},
         {"inference_mode": False, "fan_in_fan_out": False, "auto_mapping": None},
     ],
-    ids=str,
+    ids=label,
 )
 def test_a_right_choice_breaks_no_rule(changes):
     assert broken(changes) == []
