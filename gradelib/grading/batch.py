@@ -155,6 +155,7 @@ def grade_class(
 
 def context_of(course: Course, coursedir: Any, assignment: str) -> Context:
     """The assignment's releases and checks."""
+    gradebook.require_known(coursedir, [assignment])
     folder = Path(coursedir.format_path(coursedir.release_directory, ".", assignment))
     paths = sorted(folder.glob("*.ipynb"))
     if not paths:

@@ -215,13 +215,17 @@ def _check_sources(options: argparse.Namespace) -> int:
                 "minutes": exercise.minutes,
                 "tasks": len(checks),
                 "points": sum(exercise.points.values()),
+                "written": len(exercise.written_points),
+                "written_points": sum(exercise.written_points.values()),
             }
         )
     if options.json:
         _print_json(rows)
     else:
         for row in rows:
-            _print("{exercise}: {tasks} tasks, {points:g} points, {minutes} minutes".format(**row))
+            written = " + {written_points:g} written".format(**row) if row["written"] else ""
+            tasks = "{exercise}: {tasks} tasks, {points:g}".format(**row)
+            _print(f"{tasks}{written} points, {row['minutes']} minutes")
     return 0
 
 
@@ -269,9 +273,10 @@ def _grade(options: argparse.Namespace) -> int:
 
 
 def _grades(options: argparse.Namespace) -> int:
-    from gradelib.grading import course, exports, gradebook
+    from gradelib.grading import course, exports, gradebook, report
 
     coursedir, _ = gradebook.nbgrader_of(course.Course.open(options.course))
+    gradebook.require_known(coursedir, options.exercises)
     with gradebook.open_gradebook(coursedir) as book:
         rows = list(exports.task_rows(book, set(options.exercises)))
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -283,10 +288,7 @@ def _grades(options: argparse.Namespace) -> int:
         return 0
     if not rows:
         _print("No submission has been graded yet.")
-    for row in rows:
-        _print(
-            "  ".join(f"{name}={value}" for name, value in row.items() if value not in ("", None))
-        )
+    report.show_grades(rows)
     return 0
 
 

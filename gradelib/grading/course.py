@@ -198,9 +198,14 @@ def new_course(
     return Course(root, settings)
 
 
+def _points(exercise: Exercise) -> str:
+    written = sum(exercise.written_points.values())
+    return f"{sum(exercise.points.values()):g}" + (f" + {written:g} written" if written else "")
+
+
 def _frame(title: str, settings: Settings, exercises: Sequence[Exercise]) -> dict[str, bytes]:
     rows = "\n".join(
-        f"| `{exercise.name}` | {exercise.title} | {len(exercise.points)} | {sum(exercise.points.values()):g} |"
+        f"| `{exercise.name}` | {exercise.title} | {len(exercise.points)} | {_points(exercise)} |"
         for exercise in exercises
     )
     values = {

@@ -23,6 +23,16 @@ COLUMNS = (
     "score",
     "max_score",
 )
+# What a row of `task_rows` has beside the tasks.
+ABOUT = (
+    "assignment",
+    "student_id",
+    "last_name",
+    "first_name",
+    "late_submission_penalty",
+    "score",
+    "max_score",
+)
 # A spreadsheet takes a cell that begins with one of these for a formula (also in full width).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -111,7 +121,8 @@ class TaskCsvExport(ExportPlugin):  # type: ignore[misc]
 
 
 def task_rows(gradebook: Gradebook, assignments: set[str]) -> Iterator[dict[str, Any]]:
-    """One row per student who handed in: points of each graded cell, penalty, score, maximum."""
+    """One row per student who handed in: points of each graded cell (None: a person has yet to mark
+    it), penalty, score so far, maximum."""
     for assignment in gradebook.assignments:
         if assignments and assignment.name not in assignments:
             continue
@@ -124,7 +135,8 @@ def task_rows(gradebook: Gradebook, assignments: set[str]) -> Iterator[dict[str,
             }
             for notebook in sorted(submission.notebooks, key=lambda each: str(each.name)):
                 for each in notebook.grades:
-                    row[each.name.removeprefix("check-")] = each.score
+                    unmarked = each.needs_manual_grade and each.manual_score is None
+                    row[each.name.removeprefix("check-")] = None if unmarked else each.score
             penalty = submission.late_submission_penalty
             yield row | {
                 "late_submission_penalty": penalty,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -96,6 +96,22 @@ def open_gradebook(coursedir: CourseDirectory) -> Iterator[Gradebook]:
         raise CourseError(f"the gradebook cannot be opened: {error.orig}") from error
     with book:
         yield book
+
+
+def require_known(coursedir: CourseDirectory, assignments: Iterable[str]) -> None:
+    """Raise CourseError, with those that there are, when the course has no such assignment."""
+    root = Path(coursedir.root)
+    folders = [root / coursedir.source_directory, root / coursedir.release_directory]
+    known = {
+        path.name
+        for folder in folders
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".")
+    }
+    if unknown := sorted(set(assignments) - known):
+        there = ", ".join(sorted(known)) or "none"
+        raise CourseError(f"this course has no exercise {', '.join(unknown)}; it has {there}")
 
 
 def require_same_points(book: Gradebook, notebook: str, assignment: str, layout: Layout) -> None:

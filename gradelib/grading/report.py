@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from gradelib.grading import batch
+from gradelib.grading.exports import ABOUT
 from gradelib.grading.unit import Graded
 from gradelib.verdicts import Status
 
@@ -98,4 +101,43 @@ def show(result: batch.Report) -> None:
     for warning in data["warnings"]:
         console.print(warning)
     if result.needs_a_person:
-        console.print("Some of these need a look: one-gpu grade --json says why.")
+        more = (
+            ": one-gpu grade --json has all that was noted of their files" if data["notes"] else ""
+        )
+        console.print(f"Some of these need a look{more}.")
+
+
+def show_grades(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print `exports.task_rows` as one table for each exercise; its tasks are numbered columns, so
+    that it fits a terminal."""
+    # A file or a pipe has no width: nothing is folded or cut there.
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1000)
+    for assignment in dict.fromkeys(row["assignment"] for row in rows):
+        mine = [row for row in rows if row["assignment"] == assignment]
+        tasks = [name for name in mine[0] if name not in ABOUT]
+        table = Table(title=assignment, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("student")
+        table.add_column("name")
+        for i in range(len(tasks)):
+            table.add_column(str(i + 1), justify="right", no_wrap=True)
+        table.add_column("late", justify="right", no_wrap=True)
+        table.add_column("score", justify="right", no_wrap=True)
+        for row in mine:
+            names = " ".join(filter(None, (row["first_name"], row["last_name"])))
+            late = row["late_submission_penalty"]
+            score = f"{_points(row['score'])} of {_points(row['max_score'])}"
+            table.add_row(
+                Text(row["student_id"]),
+                Text(" ".join(names.split())),  # as text: a name is no markup
+                *(_points(row.get(task)) for task in tasks),
+                _points(-late) if late else "",
+                score,
+            )
+        console.print(table)
+        console.print("  ".join(f"{i} {task}" for i, task in enumerate(tasks, 1)), highlight=False)
+        if any(row.get(task) is None for row in mine for task in tasks):
+            console.print("–: not marked yet; not in the score.")
+
+
+def _points(points: float | None) -> str:
+    return "–" if points is None else f"{round(points, 2):g}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,9 @@ from nbgrader.plugins import CsvExportPlugin
 
 from gradelib.grading import cli
 from gradelib.grading.course import Course
-from gradelib.grading.exports import COLUMNS, CsvExport, TaskCsvExport, safe, write_csv
+from gradelib.grading.exports import COLUMNS, CsvExport, TaskCsvExport, safe, task_rows, write_csv
 from gradelib.grading.gradebook import nbgrader_of, open_gradebook
-from tests.course.tools import RIGHT, answered, autograde, hand_in, released
+from tests.course.tools import RIGHT, TINY, answered, autograde, hand_in, released
 
 NAMES = {
     "comma": ("Ann, Marie", "O'Neil"),
@@ -80,6 +82,7 @@ def test_the_table_by_task_has_a_column_for_each_task(graded: Course, tmp_path: 
     [row] = _export(graded, TaskCsvExport, tmp_path / "tasks.csv")
     assert (row["packed_bytes"], row["spread"], row["settings"]) == ("2.0", "3.0", "1.5")
     assert (row["score"], row["max_score"]) == ("6.5", "8.5")
+    assert row["what_did_you_observe"] == ""  # not marked yet, which is not 0
 
 
 def test_the_grades_command_writes_the_same_table(
@@ -87,9 +90,51 @@ def test_the_grades_command_writes_the_same_table(
 ) -> None:
     target = tmp_path / "by_task.csv"
     assert cli.main(["grades", "--course", str(graded.root), "--csv", str(target)]) == 0
-    assert "packed_bytes=2.0" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(r"comma +Ann, Marie O'Neil +2 +3 +1\.5 +– +6\.5 of 8\.5", shown)
+    assert "1 packed_bytes  2 spread  3 settings  4 what_did_you_observe" in shown
+    assert "not marked yet" in shown
+    assert cli.main(["grades", "--course", str(graded.root), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["what_did_you_observe"] is None
     _export(graded, TaskCsvExport, tmp_path / "tasks.csv")
     assert target.read_bytes() == (tmp_path / "tasks.csv").read_bytes()
+
+
+def test_a_written_answer_has_points_once_a_person_gave_them(graded: Course) -> None:
+    coursedir, _ = nbgrader_of(graded)
+    with open_gradebook(coursedir) as book:
+        grade = book.find_grade("what_did_you_observe", TINY, TINY, "comma")
+        grade.manual_score, grade.needs_manual_grade = 0.0, False
+        book.db.commit()
+        [row] = task_rows(book, set())
+    assert row["what_did_you_observe"] == 0.0
+
+
+def test_an_untouched_written_answer_has_no_points_and_nobody_waits_for_it(course: Course) -> None:
+    hand_in(course, "ann", released(course))
+    autograde(course)
+    coursedir, _ = nbgrader_of(course)
+    with open_gradebook(coursedir) as book:
+        [row] = task_rows(book, set())
+    assert row["what_did_you_observe"] == 0.0
+
+
+def test_a_name_in_the_table_is_no_markup_and_one_line(
+    graded: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coursedir, _ = nbgrader_of(graded)
+    with open_gradebook(coursedir) as book:
+        book.update_or_create_student("comma", first_name="[red]A\nB[/]", last_name="[/oops]")
+    assert cli.main(["grades", "--course", str(graded.root)]) == 0
+    assert "[red]A B[/] [/oops]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["grade", "grades", "collect"])
+def test_an_unknown_exercise_is_an_error_that_names_the_known_ones(
+    course: Course, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([command, "99_none", "--course", str(course.root)]) == cli.FAILED
+    assert f"no exercise 99_none; it has {TINY}" in capsys.readouterr().err
 
 
 @given(st.text(max_size=20))
