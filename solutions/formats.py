@@ -26,9 +26,9 @@ OVERFLOWS = {
 def decode(bits: int, exponent_bits: int, mantissa_bits: int, specials: str = "ieee") -> float:
     """The number that the bit pattern `bits` stands for.
 
-    From the highest bit down: sign s, exponent field E, mantissa field M. With the bias
-    b = 2^(exponent_bits − 1) − 1, the value is (−1)^s · 2^(E − b) · (1 + M / 2^mantissa_bits); for
-    E = 0 (zero and the subnormals) it is (−1)^s · 2^(1 − b) · M / 2^mantissa_bits. Raises
+    From the highest bit down: sign s, exponent field e, mantissa field m. With the bias
+    b = 2^(exponent_bits − 1) − 1, the value is (−1)^s · 2^(e − b) · (1 + m / 2^mantissa_bits); for
+    e = 0 (zero and the subnormals) it is (−1)^s · 2^(1 − b) · m / 2^mantissa_bits. Raises
     ValueError for a pattern that does not fit in the format, or unknown `specials`.
     """
     require_format(exponent_bits, mantissa_bits, specials)
