@@ -21,10 +21,13 @@ from nbgrader.preprocessors import GetGrades
 
 from gradelib import wording
 from gradelib.grading.grade import NOT_JUDGED, VERDICT_TYPE
-from gradelib.grading.layout import CHECK_PREFIX
+from gradelib.grading.layout import CHECK_PREFIX, METADATA_KEY
 from gradelib.verdicts import Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
+_CODE = re.compile(r"(<(?:pre|code)\b.*?</(?:pre|code)>)", re.DOTALL)
+# As in JupyterLab: `$5 and $6` is no formula, since a space stands before the second sign.
+_FORMULA = re.compile(r"\$\$([^$<>]+)\$\$|\$(?!\s)([^$<>\n]+)(?<!\s)\$(?!\d)")
 _TAGS = frozenset(
     [
         "a",
@@ -115,13 +118,15 @@ class FeedbackExporter(Exporter):
             for cell in notebook.cells
             if cell.cell_type == "code" and str(cell.get("id", "")).startswith("own-")
         ]
+        shown = items(notebook)
         page = _template().render(
-            notebook=about["notebook"],
+            title=notebook.metadata.get(METADATA_KEY, {}).get("title", about["notebook"]),
             student=about["student"],
             score=about["score"],
             max_score=about["max_score"],
             late_penalty=about["late_penalty"],
-            items=items(notebook),
+            unmarked=sum(item.points for item in shown if item.score is None),
+            items=shown,
             own=own,
         )
         return page, resources
@@ -136,12 +141,18 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["points"] = points_text
+    environment.filters["breakable"] = breakable
     return environment.get_template("feedback.html.j2")
 
 
 def points_text(points: float) -> str:
     """Points as a person writes them: 2, 1.5, 0.33."""
     return f"{round(float(points), 2):g}"
+
+
+def breakable(name: str) -> Markup:
+    """A name that a narrow screen may break after each underscore."""
+    return Markup(str(Markup.escape(name)).replace("_", "_<wbr>"))
 
 
 def items(notebook: Any) -> list[Item]:
@@ -156,12 +167,12 @@ def items(notebook: Any) -> list[Item]:
         if about.get("solution"):
             sources.setdefault(task, []).append(cell.source)
             if about.get("comment"):
-                comments.setdefault(task, []).append(clean_markdown(about["comment"]))
+                comments.setdefault(task, []).append(_prose(about["comment"]))
         if not about.get("grade"):
             continue
         if about.get("solution"):
             item = Item(grade_id, about["points"], about["score"], "no response", Markup())
-            item.answer = clean_markdown(cell.source)
+            item.answer = _prose(cell.source)
             if about["marked"] is not None:
                 item.status = "marked by a person" if about["marked"] else "not marked yet"
             if about["marked"] is False:
@@ -192,3 +203,14 @@ def clean_markdown(text: str) -> Markup:
     return Markup(
         bleach.clean(markdown2html(text), tags=_TAGS, attributes={"a": ["href", "title"]})
     )
+
+
+def _prose(text: str) -> Markup:
+    """Markdown for a page without scripts: a formula is set as code, without its dollar signs."""
+    pieces = _CODE.split(str(clean_markdown(text)))
+    # Every other piece is code already.
+    return Markup("".join(piece if i % 2 else _formulas(piece) for i, piece in enumerate(pieces)))
+
+
+def _formulas(html: str) -> str:
+    return _FORMULA.sub(lambda found: f"<code>{(found[1] or found[2]).strip()}</code>", html)

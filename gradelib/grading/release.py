@@ -140,7 +140,11 @@ def _notebook(exercise: Exercise, text: Any) -> dict[str, Any]:
                 "name": "python3",
             },
             "language_info": {"name": "python"},
-            METADATA_KEY: {"exercise": exercise.name, "requires": exercise.requires},
+            METADATA_KEY: {
+                "exercise": exercise.name,
+                "requires": exercise.requires,
+                "title": exercise.title,
+            },
         },
         "nbformat": 4,
         "nbformat_minor": 5,

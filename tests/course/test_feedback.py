@@ -82,7 +82,8 @@ def test_the_page_says_the_verdict_the_points_and_a_persons_comment(course: Cour
     wrong = {"packed_bytes": "def packed_bytes(count, bits):\n    return count * bits"}
     hand_in(course, "ann", answered(released(course), {**RIGHT, **wrong}))
     autograde(course)
-    assert "not marked yet" in _page(course)
+    text = re.sub(r"\s+", " ", _Tags(_page(course)).text)
+    assert "A tiny exercise Feedback for ann: 4.5 of 8.5 points, 2 not marked yet." in text
     coursedir, _ = nbgrader_of(course)
     with open_gradebook(coursedir) as book:
         grade = book.find_grade("what_did_you_observe", TINY, TINY, "ann")
@@ -93,11 +94,31 @@ def test_the_page_says_the_verdict_the_points_and_a_persons_comment(course: Cour
     page = _page(course)
     text = re.sub(r"\s+", " ", _Tags(page).text)
     assert "That is bits. How many are in a byte?" in text
-    assert "6 of 8.5 points" in text
+    assert "6 of 8.5 points." in text
     assert "Well seen." in text
     assert "marked by a person" in text
     assert RIGHT["what_did_you_observe"] in text
     assert "<script" not in page
+
+
+def test_code_and_formulas_are_readable_on_the_page(course: Course) -> None:
+    prose = "It is `x_$y$` and $2^{-24} < 1$, for $5 and $6.\n\n$$a \\cdot b$$\n\n```\ncost = '$a$'\n```"
+    broken = {"packed_bytes": "def packed_bytes(count, bits):\n    return missing_name"}
+    hand_in(course, "ann", answered(released(course), {**broken, "what_did_you_observe": prose}))
+    autograde(course)
+    page = _page(course)
+    for code in ("x_$y$", "2^{-24} &lt; 1", "a \\cdot b", "packed_bytes(3, 4)"):
+        assert f"<code>{code}</code>" in page
+    text = _Tags(page).text
+    assert "for $5 and $6." in text
+    assert "cost = '$a$'" in text
+    assert "`" not in re.sub(r"<pre.*?</pre>", "", page, flags=re.DOTALL)
+
+
+def test_a_long_name_breaks_at_its_underscores(course: Course) -> None:
+    hand_in(course, "ann", released(course))
+    autograde(course)
+    assert "what_<wbr>did_<wbr>you_<wbr>observe" in _page(course)
 
 
 def test_an_answer_that_was_not_written_says_so(course: Course) -> None:
