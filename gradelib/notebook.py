@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,11 +121,16 @@ class Checks:
         ran = _cells_run()
         try:
             source = textwrap.dedent(inspect.getsource(answer))  # type: ignore[arg-type]
-        except (OSError, TypeError):
+        except (OSError, TypeError, *cells.UNREADABLE):
             return
         if not ran:
             return
-        missing = cells.missing_names(source, self._known | cells.defined_names(ran))
+        known = self._known | cells.defined_names(ran) | _names_of_modules(cells.star_imports(ran))
+        # The cell of the answer itself is run whole.
+        own = [cell for cell in ran if cells.defined_names([source]) & cells.defined_names([cell])]
+        known |= cells.bound_names(own[-1]) if own else set()
+        texts = cells.reached(source, ran)
+        missing = sorted({name for text in texts for name in cells.missing_names(text, known)})
         there = getattr(answer, "__globals__", {})
         if made := [name for name in missing if name in there]:
             yield (
@@ -146,6 +151,16 @@ class Checks:
 
 def _standard_library() -> set[str]:
     return {*sys.stdlib_module_names, "gradelib"}
+
+
+def _names_of_modules(names: Iterable[str]) -> set[str]:
+    """What `from MODULE import *` gives of modules that were imported."""
+    found: set[str] = set()
+    for name in names:
+        module = sys.modules.get(name)
+        public = [each for each in dir(module) if not each.startswith("_")]
+        found |= set(getattr(module, "__all__", public))
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

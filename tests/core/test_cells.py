@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradelib.cells import defined_names, definitions, missing_names, parse_cell
+from gradelib.cells import (
+    bound_names,
+    defined_names,
+    definition_texts,
+    definitions,
+    missing_names,
+    packages_used,
+    parse_cell,
+    reached,
+    star_imports,
+)
 
 
 def kept(source):
@@ -37,6 +47,13 @@ def kept(source):
         "BIG = 1 if FAST else 2",
         "try:\n    import numpy as np\nexcept ImportError:\n    np = None",
         "if TYPE_CHECKING:\n    from typing import Any",
+        "SIZES = {n: 1 for n in range(3)}",
+        "INFINITY = float('inf')",
+        "NAMES = frozenset('q k v'.split())",
+        "Pair = collections.namedtuple('Pair', 'a b')",
+        "T = TypeVar('T')",
+        "ROOT = math.sqrt(2)",
+        "LONGEST = max(len(name) for name in NAMES)",
     ],
 )
 def test_definitions_and_constants_are_kept(source):
@@ -52,7 +69,9 @@ def test_definitions_and_constants_are_kept(source):
         "x: int = f(1)",
         "x: int",
         "SIZES = [f(n) for n in range(3)]",
-        "SIZES = {n: 1 for n in range(3)}",
+        "SIZES = {n: f(n) for n in range(3)}",
+        "x = float(input())",
+        "x = list(map(f, [1]))",
         "text = f'{f(1)}'",
         "x = (y := 3)",
         "a.b = 1",
@@ -172,3 +191,76 @@ def test_names_are_collected_over_cells():
 )
 def test_names_that_would_be_missing_are_found(source, missing):
     assert missing_names(source, known=["math"]) == missing
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "    N = 3\n    def f():\n        return N",
+        "\n\n  N = 3\n  def f():\n      return N",
+        ">>> N = 3\n>>> def f():\n...     return N\n...",
+        "In [1]: N = 3\n   ...: def f():\n   ...:     return N",
+        "!echo \\\n  of two lines\nN = 3\ndef f():\n    return N",
+        "%timeit \\\n  f(\\\n 1)\nN = 3\ndef f():\n    return N",
+        "files = !ls \\\n -l\nN = 3\ndef f():\n    return N",
+    ],
+)
+def test_what_jupyter_accepts_is_read(source):
+    assert kept(source) == ["N = 3", "def f():\n    return N"]
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_the_text_of_a_definition_is_the_learners_own(indent):
+    parts = [
+        "@cache\ndef f(x):  # why\n    return x",
+        "N = 1; M = 'é'",
+        "print(N)",
+        "class A: pass",
+    ]
+    source = "\n".join(parts).replace("\n", f"\n{indent}")
+    texts = definition_texts(indent + source)
+    wanted = [parts[0].replace("\n", "\n"), "N = 1", "M = 'é'", "class A: pass"]
+    assert [text for text, _ in texts] == wanted
+    assert [set(names) for _, names in texts] == [{"f"}, {"N"}, {"M"}, {"A"}]
+
+
+DEEP = {
+    "a sum of 350 terms": "X = " + " + ".join(map(str, range(350))),
+    "a product": "X = " + " * ".join(["a"] * 700),
+    "attributes": "X = a" + ".b" * 900,
+    "items": "X = a" + "[0]" * 900,
+    "900 elifs": "if 0:\n    X = 0\n" + "".join(f"elif {i}:\n    X = {i}\n" for i in range(900)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_but_honest_code_is_read_whole(name):
+    """Deeper than this reader could follow by calls of its own, and no trouble to the compiler."""
+    source = DEEP[name]
+    compile(source, "<cell>", "exec")
+    assert defined_names([source]) == {"X"}
+    assert [text for text, _ in definition_texts(source)] == [source.rstrip("\n")]
+    assert set(missing_names(source, [])) <= {"a"}
+    assert packages_used(f"{source}\nimport math", [source]) == {"math"}
+
+
+def test_every_name_that_a_cell_binds_is_found():
+    source = (
+        "for i, (j, *k) in f():\n    with g() as h:\n        m: int = 1\n"
+        "import a.b as c, d.e\nfrom x import *\nn = q = f(1)\nn += 1\n"
+        "match z:\n    case [o, *p]:\n        pass\nr = [s for s in t]\nu.v = w[0] = 1\n"
+    )
+    wanted = set("ijkhmcdnqopr")
+    assert bound_names(source) == wanted
+
+
+def test_modules_that_give_all_their_names_are_found():
+    assert star_imports(["from math import *\nprint(1)", "from os import path"]) == {"math"}
+
+
+def test_what_an_answer_uses_by_way_of_helpers_is_reached():
+    helpers = ["def g(x):\n    return h(x)\nUNUSED = OTHER", "def h(x):\n    return x * SCALE"]
+    texts = reached("def f(x):\n    return g(x)", helpers)
+    assert {name for text in texts for name in missing_names(text, defined_names(helpers))} == {
+        "SCALE"
+    }

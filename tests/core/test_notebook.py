@@ -237,3 +237,40 @@ def test_the_package_needs_the_standard_library_alone_and_loads_fast():
         check=True,
     )
     assert ran.stdout.strip() == "[] True"
+
+
+def warned(check, monkeypatch, ran, source):
+    """The message on an answer with this source in a notebook that ran these cells."""
+    in_a_notebook(monkeypatch, ran)
+    namespace = {"__name__": "answers", "side": None, "SIDE": 1}
+    exec(source, namespace)
+    monkeypatch.setattr("inspect.getsource", lambda _answer: source)
+    return check("area", namespace["answer"]).message
+
+
+@pytest.mark.parametrize(
+    ("ran", "body"),
+    [
+        (["from math import *"], "return w * h if pi else sqrt(w)"),
+        (["SIDE = compute()\ndef answer(w, h):\n    ..."], "return w * h if SIDE else 0"),
+        (["def unused(x):\n    return NOWHERE"], "return w * h"),
+        (["X = " + "+".join(["1"] * 700)], "return w * h if X else 0"),
+        (["X = a" + ".b" * 20_000, "(" * 90_000], "return w * h"),
+    ],
+    ids=["star import", "the answer's own cell", "not used", "deep", "too deep"],
+)
+def test_what_grading_will_have_is_not_warned_of(check, monkeypatch, ran, body):
+    source = f"def answer(w, h):\n    if w < 0: raise ValueError\n    {body}\n"
+    message = warned(check, monkeypatch, ran, source)
+    assert "missing" not in message
+    assert "nowhere" not in message
+
+
+def test_a_name_that_a_helper_of_the_answer_will_miss_is_told(check, monkeypatch):
+    source = (
+        "def answer(w, h):\n    if w < 0: raise ValueError\n    return w * h if 1 else side(w)\n"
+    )
+    message = warned(
+        check, monkeypatch, ["def side(x):\n    return SIDE", "SIDE = compute()"], source
+    )
+    assert "`SIDE` will be missing" in message

@@ -32,6 +32,9 @@ HOSTILE = {
     "return at the top": "return 1",
     "magics": ("%" + "a" * 100 + "\n") * 900 + "x = (",
     "question marks": "a?" * MANY,
+    "question marks and spaces": "x = (\n" + "a ? " * (MANY // 2) + "\n" + "?" + " " * MANY + "x",
+    "spaces before nothing": "x = (\n" + " " * (3 * MANY) + "(",
+    "names before no magic": "x = (\n" + "a, " * MANY + "(",
     "too long": "x = '" + "a" * cells.MAX_CELL_CHARACTERS + "'",
 }
 
@@ -42,6 +45,8 @@ def read(source: str) -> None:
         assert isinstance(statement, ast.stmt)
     cells.defined_names([source])
     cells.missing_names(source, [])
+    cells.definition_texts(source)
+    cells.bound_names(source)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
