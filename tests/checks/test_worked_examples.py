@@ -8,7 +8,7 @@ import pytest
 
 from gradelib.shapes import Shape
 from solutions.checks.gpu_memory import layer_terms
-from solutions.formats import bytes_for, decode, encode, largest_finite, smallest_subnormal
+from solutions.formats import FORMATS, bytes_for, decode, encode, largest_finite, smallest_subnormal
 from solutions.lora import lora_parameters
 from solutions.memory import (
     cached_tokens,
@@ -44,6 +44,8 @@ def prose(exercise):
 
 
 STATED = [
+    ("21_number_formats", f"Allow about {source('21_number_formats').minutes} minutes."),
+    ("43_lora", f"Allow about {source('43_lora').minutes} minutes."),
     (
         "21_number_formats",
         f"The number is $-4 \\cdot 1.25 = {decode(0b1_10001_0100000000, 5, 10):g}$",
@@ -90,3 +92,23 @@ def test_a_stated_number_is_right(exercise, words):
 def test_the_edge_of_fp16_lies_where_the_text_says():
     assert decode(encode(65519.0, 5, 10), 5, 10) == 65504
     assert decode(encode(65520.0, 5, 10), 5, 10) == float("inf")
+
+
+def guide(exercise):
+    return " ".join(" ".join(cell.rubric.split()) for cell in source(exercise).cells)
+
+
+def test_the_marking_guide_of_the_sums_states_what_the_cell_prints():
+    stops = {name: FORMATS[name].sum([1.0] * 2560) for name in ("FP16", "TF32", "BF16", "FP32")}
+    assert f"FP16 and TF32 stop at {stops['FP16']:,.0f}, BF16 at {stops['BF16']:.0f};" in guide(
+        "21_number_formats"
+    )
+    assert (stops["TF32"], stops["FP32"]) == (stops["FP16"], 2560)
+
+
+def test_the_marking_guide_of_the_products_states_what_the_changed_cell_prints():
+    products = [FORMATS["BF16"].round(0.3 * 0.7)] * 2560
+    sums = {name: FORMATS[name].sum(products) for name in ("FP32", "BF16")}
+    words = f"The sum in FP32 is about {int(sums['FP32'])}; in BF16 it stops at {sums['BF16']:.0f},"
+    assert words in guide("21_number_formats")
+    assert "[round_to_bits(0.3 * 0.7, 7)] * 2560" in prose("21_number_formats")
