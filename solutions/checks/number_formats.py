@@ -25,6 +25,9 @@ NAMED = {named.key for named in formats.FORMATS.values()}
 UNKNOWN_SPECIALS = ("fnuz", "posit", "none", "e4m3")
 UNKNOWN_OVERFLOWS = ("wrap", "zero", "largest", "clip")
 
+# The ends of float64, of which `encode` takes any value.
+HUGE, TINIEST = sys.float_info.max, math.ulp(0.0)
+
 NORMAL = "normal numbers"
 SMALL = "zero and subnormals"
 SPECIAL = "special codes"
@@ -40,6 +43,16 @@ def _draw_format(draw: Draw, specials: str) -> Key:
         key = (draw.integer(3, 7), draw.integer(3, 12), specials)
         if key not in NAMED and key[0] != key[1]:
             return key
+
+
+def _draw_edge_formats(draw: Draw) -> list[Key]:
+    """Of each kind: the most exponent bits, the fewest mantissa bits, and as many of both."""
+    keys: list[Key] = []
+    for specials in formats.OVERFLOWS:
+        alike = draw.integer(3, 7)
+        keys += [(8, draw.one([3, 9, 11, 12]), specials), (draw.integer(3, 7), 1, specials)]
+        keys += [(alike, alike, specials)]
+    return keys
 
 
 def _draw_formats(draw: Draw) -> list[Key]:
@@ -158,40 +171,52 @@ def _decode_as_subclass(*args: Any, **kwargs: Any) -> float:
     return _Numpyish(formats.decode(*args, **kwargs))
 
 
+def _special_codes(draw: Draw, exponent_bits: int, mantissa_bits: int) -> list[int]:
+    """Every code that is special under some `specials`, with both signs, and its neighbours."""
+    top = _ones(exponent_bits) << mantissa_bits
+    middle = 1 << (mantissa_bits - 1)
+    # With the mantissa's highest bit and without it: NaN is NaN with any mantissa but 0.
+    mantissas = [0, 1, draw.integer(1, max(1, middle - 1)), draw.integer(middle, 2 * middle - 1)]
+    mantissas += [2 * middle - 2, 2 * middle - 1]
+    codes = dict.fromkeys(top + mantissa for mantissa in mantissas)
+    sign_bit = 1 << (exponent_bits + mantissa_bits)
+    return [sign + code for code in codes for sign in (0, sign_bit)]
+
+
 def _hidden_decode(draw: Draw) -> list[Case]:
     cases: list[Case] = []
-    for exponent_bits, mantissa_bits, specials in _draw_formats(draw):
+    for exponent_bits, mantissa_bits, specials in [
+        *_draw_formats(draw),
+        *_draw_edge_formats(draw),
+    ]:
         key = (exponent_bits, mantissa_bits, specials)
         sign_bit = 1 << (exponent_bits + mantissa_bits)
+        highest = _ones(mantissa_bits)
 
-        def pattern(exponent: int, mantissa: int, m: int = mantissa_bits, s: int = sign_bit) -> int:
-            return (s if draw.chance(0.5) else 0) + (exponent << m) + mantissa
+        def pattern(low: int, high: int, m: int = mantissa_bits, h: int = highest) -> int:
+            return (draw.integer(low, high) << m) + draw.integer(1, h)
 
-        top = _ones(exponent_bits)
-        some = [
-            pattern(draw.integer(1, top - 1), draw.integer(1, _ones(mantissa_bits)))
-            for _ in range(3)
-        ]
-        cases += part(NORMAL, [case(bits, *key) for bits in (*some, sign_bit + some[0] % sign_bit)])
-        small = [1, sign_bit + 1, draw.integer(2, _ones(mantissa_bits)), sign_bit, 0]
+        some = [pattern(1, _ones(exponent_bits) - 1) for _ in range(2)]
+        first = 1 << mantissa_bits
+        normal = [*some, sign_bit + some[0], sign_bit + pattern(1, _ones(exponent_bits) - 1), first]
+        cases += part(NORMAL, [case(bits, *key) for bits in normal])
+        small = [1, sign_bit + 1, highest, sign_bit + draw.integer(1, highest), sign_bit, 0]
         cases += part(SMALL, [case(bits, *key) for bits in small])
-        codes = [
-            pattern(top, 0),
-            pattern(top, draw.integer(1, _ones(mantissa_bits) - 1)),
-            sign_bit - 1,
-            2 * sign_bit - 2,
-        ]
+        codes = _special_codes(draw, exponent_bits, mantissa_bits)
         cases += part(SPECIAL, [case(bits, *key) for bits in codes])
         cases += part(
             BAD_INPUT,
             [
                 case(2 * sign_bit + draw.integer(0, 9), *key),
+                case(2 * sign_bit, *key),
                 case(-draw.integer(1, sign_bit), *key),
                 case(some[0], exponent_bits, mantissa_bits, draw.one(UNKNOWN_SPECIALS)),
             ],
         )
     wide = [(8, 23, "ieee"), (8, 7, "ieee")]
     cases += part(NORMAL, [case(draw.integer(1 << key[1], 250 << key[1]), *key) for key in wide])
+    cases += part(SMALL, [case(draw.integer(2, _ones(key[1])), *key) for key in wide])
+    cases += part(SMALL, [case((1 << 31) + draw.integer(2, _ones(23)), *wide[0])])
     return cases
 
 
@@ -470,6 +495,17 @@ def _midpoint(code: int, key: Key) -> float:
     return (low + high) / 2
 
 
+def _beside(value: float) -> list[float]:
+    """Numbers so near to `value` that float32 cannot tell them from it: by a billionth, and by the
+    last digit of a float64."""
+    away = [math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
+    return [*away, value * (1 + 1e-9), value * (1 - 1e-9)]
+
+
+def _both(value: float) -> tuple[float, float]:
+    return value, -value
+
+
 def _hidden_encode(draw: Draw) -> list[Case]:
     cases: list[Case] = []
     for key in _draw_formats(draw):
@@ -493,6 +529,8 @@ def _hidden_encode(draw: Draw) -> list[Case]:
             _midpoint(even, key),
             -_midpoint(odd, key),
             math.ldexp(2 - 2.0 ** -(mantissa_bits + 3), power),
+            *_beside(_midpoint(even, key)),
+            *_beside(-_midpoint(odd, key)),
         ]
         cases += part(NORMAL, [case(value, *key, rule) for value in normal])
         smallest = formats.smallest_subnormal(*key)
@@ -503,31 +541,46 @@ def _hidden_encode(draw: Draw) -> list[Case]:
             -draw.real(0.1, 0.45) * smallest,
             -0.0,
             0.0,
+            # Beside the middle of two subnormals, with an even and an odd pattern below it.
+            *_beside(-_midpoint(2 * draw.integer(0, first // 2 - 1), key)),
+            *_beside(_midpoint(2 * draw.integer(0, first // 2 - 1) + 1, key)),
+            # Subnormals that round up to the smallest normal number.
+            sign * (first - draw.real(0.1, 0.4)) * smallest,
+            -sign * _midpoint(first - 1, key),
+            TINIEST,
+            -TINIEST,
         ]
         cases += part(SMALL, [case(value, *key, rule) for value in small])
-        edge = _midpoint(last, key)  # the first value that may round beyond the largest
+        # Half a step above the largest: the first value that may round beyond it.
+        edge = limit + math.ldexp(1, math.frexp(limit)[1] - 2 - mantissa_bits)
         goes_over = last % 2 == 1
         large = [
             sign * (limit + draw.real(0.6, 0.9) * (edge - limit)),
             sign * edge if goes_over else sign * math.nextafter(edge, math.inf),
             sign * edge,
-            -limit,
-            sign * limit * draw.real(2.5, 40),
-            sign * math.inf,
+            *_beside(-sign * edge),
+            *_both(limit),
+            *_both(limit * draw.real(2.5, 40)),
+            *_both(draw.real(0.5, 1) * HUGE),
+            *_both(math.inf),
         ]
         cases += part(OVERFLOW, [case(value, *key, each) for each in rules for value in large])
         if specials != "finite":
             cases += part(OVERFLOW, [case(math.nan, *key, each) for each in rules])
         else:
             cases += part(BAD_INPUT, [case(math.nan, *key, rule)])
-        bad = [case(normal[0], *key, draw.one(UNKNOWN_OVERFLOWS))]
-        unknown = draw.one(UNKNOWN_SPECIALS)
-        bad += [case(normal[0], exponent_bits, mantissa_bits, unknown, "saturate")]
-        bad += [case(0.0, *key, other) for other in formats.OVERFLOWS["ieee"] if other not in rules]
+        # Names are refused whatever the value is, even where they make no difference.
+        values = [normal[0], 0.0, math.nan, *_both(math.inf), sign * limit * 3]
+        bad = [case(value, *key, draw.one(UNKNOWN_OVERFLOWS)) for value in values]
+        unknown = (exponent_bits, mantissa_bits, draw.one(UNKNOWN_SPECIALS), "saturate")
+        bad += [case(value, *unknown) for value in values]
+        illegal = [other for other in formats.OVERFLOWS["ieee"] if other not in rules]
+        bad += [case(value, *key, other) for other in illegal for value in values]
         cases += part(BAD_INPUT, bad)
     value = math.ldexp(draw.real(1, 2), draw.integer(-100, 100))
     cases += part(NORMAL, [case(value, 8, 23), case(-value, 8, 7), case(value, 8, 10)])
-    return cases
+    value = math.ldexp(draw.real(3, 1000), -149)
+    return cases + part(SMALL, [case(value, 8, 23), case(-value * 2**16, 8, 7)])
 
 
 encode = Check(
@@ -686,7 +739,8 @@ encode = Check(
 
 def _each_kind(draw: Draw) -> list[Case]:
     kinds = [_draw_format(draw, specials) for specials in formats.OVERFLOWS for _ in range(2)]
-    return [case(*key) for key in [*kinds, (2, 3, "finite"), (8, draw.integer(11, 22), "ieee")]]
+    # Few enough mantissa bits that a search through all codes from the top ends soon.
+    return [case(*key) for key in [*kinds, (2, 3, "finite"), (8, draw.integer(11, 14), "ieee")]]
 
 
 _FORMATS_SHOWN = [
@@ -1088,6 +1142,10 @@ def _hidden_sums(draw: Draw) -> list[Case]:
         rules = formats.OVERFLOWS[specials]
         cases += part(BEYOND, [case(back, *short, each) for each in rules])
         cases += part(BEYOND, [case([-value for value in large], *short, each) for each in rules])
+        # A value that is too large itself, after and before one of the other sign; and two of them.
+        over, under = draw.real(1.2, 1.6) * limit, -draw.real(0.5, 0.7) * limit
+        lists = [[under, over], [-under, -over], [over, under], [over, -over], [-over, 2 * over]]
+        cases += part(BEYOND, [case(values, *short, each) for each in rules for values in lists])
     return cases
 
 

@@ -4,13 +4,19 @@ They are kept apart from the misconceptions, which have a sentence of their own.
 are written as the whole function with one step changed.
 """
 
+# ruff: noqa: ARG005 - most change one step, and look at few of the arguments
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gradelib.shapes import Shape
+from solutions import formats
+from solutions.checks.lora import lora_config_reference
 from solutions.parameters import parameter_count
 
 Answer = Callable[..., Any]
@@ -112,6 +118,371 @@ PARAMETER_COUNT: dict[str, Answer] = {
     ),
 }
 
+# --- decode
+
+
+def decoded(change: Callable[[int, int, int, str], float | None]) -> Answer:
+    """`decode`, but for the patterns of which `change` gives a value. It takes the pattern without
+    its sign, and gives a value without one."""
+
+    def decode(bits: int, exponent_bits: int, mantissa_bits: int, specials: str = "ieee") -> float:
+        right = formats.decode(bits, exponent_bits, mantissa_bits, specials)
+        sign, positive = divmod(bits, 1 << (exponent_bits + mantissa_bits))
+        changed = change(positive, exponent_bits, mantissa_bits, specials)
+        return right if changed is None else math.copysign(changed, -sign or 1)
+
+    return decode
+
+
+def when_negative(change: Callable[[float, float], float]) -> Answer:
+    """`decode`, but for patterns with the sign bit set: of the value with its sign and without."""
+
+    def decode(bits: int, exponent_bits: int, mantissa_bits: int, specials: str = "ieee") -> float:
+        right = formats.decode(bits, exponent_bits, mantissa_bits, specials)
+        sign_bit = 1 << (exponent_bits + mantissa_bits)
+        if bits < sign_bit:
+            return right
+        return change(
+            right, formats.decode(bits - sign_bit, exponent_bits, mantissa_bits, "finite")
+        )
+
+    return decode
+
+
+def is_ieee_nan(positive: int, e: int, m: int, specials: str) -> bool:
+    return specials == "ieee" and positive > ((1 << e) - 1) << m
+
+
+def numeric(positive: int, e: int, m: int) -> float:
+    return formats.decode(positive, e, m, "finite")
+
+
+DECODE: dict[str, Answer] = {
+    "NaN with the sign bit read as a number": when_negative(
+        lambda right, number: -number if math.isnan(right) else right
+    ),
+    "minus infinity read as infinity": when_negative(
+        lambda right, _number: abs(right) if math.isinf(right) else right
+    ),
+    "minus infinity read as NaN": when_negative(
+        lambda right, _number: math.nan if math.isinf(right) else right
+    ),
+    "minus infinity read as a number": when_negative(
+        lambda right, number: -number if math.isinf(right) else right
+    ),
+    "NaN only with the mantissa's highest bit": decoded(
+        lambda n, e, m, s: (
+            numeric(n, e, m) if is_ieee_nan(n, e, m, s) and not n >> (m - 1) & 1 else None
+        )
+    ),
+    "infinity without the mantissa's highest bit": decoded(
+        lambda n, e, m, s: math.inf if is_ieee_nan(n, e, m, s) and not n >> (m - 1) & 1 else None
+    ),
+    "NaN only with the mantissa's lowest bit": decoded(
+        lambda n, e, m, s: math.inf if is_ieee_nan(n, e, m, s) and not n & 1 else None
+    ),
+    "NaN only with all ones": decoded(
+        lambda n, e, m, s: (
+            numeric(n, e, m) if is_ieee_nan(n, e, m, s) and n + 1 < 1 << (e + m) else None
+        )
+    ),
+    "infinities wherever the exponent has 8 bits": decoded(
+        lambda n, e, m, s: abs(formats.decode(n, e, m, "ieee")) if e == 8 else None
+    ),
+    "`fn` taken for `finite` with 8 exponent bits": decoded(
+        lambda n, e, m, s: numeric(n, e, m) if (e, s) == (8, "fn") else None
+    ),
+    "`finite` taken for `fn` with 8 exponent bits": decoded(
+        lambda n, e, m, s: abs(formats.decode(n, e, m, "fn")) if (e, s) == (8, "finite") else None
+    ),
+    "float32's subnormals flushed": decoded(
+        lambda n, e, m, s: 0.0 if (e, m) == (8, 23) and n < 1 << m else None
+    ),
+    "subnormals below float32's flushed": decoded(
+        lambda n, e, m, s: 0.0 if numeric(n, e, m) < 2.0**-126 else None
+    ),
+    "a mantissa of one bit without NaN": decoded(
+        lambda n, e, m, s: math.inf if m == 1 and is_ieee_nan(n, e, m, s) else None
+    ),
+    "a mantissa of one bit with infinities": decoded(
+        lambda n, e, m, s: abs(formats.decode(n, e, m, "ieee")) if m == 1 else None
+    ),
+    "a mantissa of one bit without subnormals": decoded(
+        lambda n, e, m, s: 0.0 if m == 1 and n == 1 else None
+    ),
+    "equal widths taken for `ieee`": decoded(
+        lambda n, e, m, s: abs(formats.decode(n, e, m, "ieee")) if e == m else None
+    ),
+    "equal widths taken for `finite`": decoded(
+        lambda n, e, m, s: numeric(n, e, m) if e == m else None
+    ),
+    "smallest normal number taken for a subnormal": decoded(
+        lambda n, e, m, s: numeric(n, e, m) / 2 if n == 1 << m else None
+    ),
+    "the first pattern that is too long accepted": lambda bits, e, m, s="ieee": formats.decode(
+        bits % (2 << (e + m)) if bits == 2 << (e + m) else bits, e, m, s
+    ),
+}
+
+# --- encode
+
+
+def encoded(change: Callable[[float, int, int, str, str], int | float | None]) -> Answer:
+    """`encode`, but where `change` gives a pattern (an int) or another value to encode (a float)."""
+
+    def encode(
+        value: float,
+        exponent_bits: int,
+        mantissa_bits: int,
+        specials: str = "ieee",
+        overflow: str = "infinity",
+    ) -> int:
+        changed = change(value, exponent_bits, mantissa_bits, specials, overflow)
+        if isinstance(changed, int):
+            return changed
+        value = value if changed is None else changed
+        return formats.encode(value, exponent_bits, mantissa_bits, specials, overflow)
+
+    return encode
+
+
+def is_small(value: float, e: int) -> bool:
+    return abs(value) < 2.0 ** (2 - 2 ** (e - 1))
+
+
+def rounded_first(to: Callable[[float], float], *, small: bool | None = None) -> Answer:
+    """`encode` after another rounding: of every value, or of the small ones or the others alone."""
+    return encoded(
+        lambda value, e, m, s, o: (
+            to(value) if math.isfinite(value) and small in (None, is_small(value, e)) else None
+        )
+    )
+
+
+def to_float32(value: float) -> float:
+    if abs(value) > 3.4e38:
+        return value
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def to_nine_digits(value: float) -> float:
+    return float(f"{value:.9g}")
+
+
+def to_53_bits_less_2(value: float) -> float:
+    """`value` with the last bits of a float64 rounded away: some ulps wide."""
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(round(math.ldexp(mantissa, 51)), exponent - 51)
+
+
+def accepting(is_accepted: Callable[[float], bool]) -> Answer:
+    """`encode` that looks at names only once it needs them: not for these values."""
+
+    def encode(
+        value: float,
+        exponent_bits: int,
+        mantissa_bits: int,
+        specials: str = "ieee",
+        overflow: str = "infinity",
+    ) -> int:
+        legal = formats.OVERFLOWS.get(specials, ("saturate",))
+        if is_accepted(value) and overflow not in legal:
+            overflow = legal[0]
+        return formats.encode(value, exponent_bits, mantissa_bits, specials, overflow)
+
+    return encode
+
+
+def overflowing(change: Callable[[int, int, float, str], int]) -> Answer:
+    """`encode`, with the pattern of an overflow changed: of pattern, sign bit, value and rule."""
+
+    def encode(
+        value: float,
+        exponent_bits: int,
+        mantissa_bits: int,
+        specials: str = "ieee",
+        overflow: str = "infinity",
+    ) -> int:
+        key = (exponent_bits, mantissa_bits, specials)
+        code = formats.encode(value, *key, overflow)
+        if math.isnan(value) or abs(value) <= formats.largest_finite(*key):
+            return code
+        sign_bit = 1 << (exponent_bits + mantissa_bits)
+        return change(code, sign_bit, value, overflow)
+
+    return encode
+
+
+ENCODE: dict[str, Answer] = {
+    "largest subnormal never left": encoded(
+        lambda value, e, m, s, o: (
+            math.copysign(formats.decode((1 << m) - 1, e, m, "finite"), value)
+            if is_small(value, e) and formats.encode(abs(value), e, m, s, o) == 1 << m
+            else None
+        )
+    ),
+    "subnormal that rounds up loses its carry": encoded(
+        lambda value, e, m, s, o: (
+            math.copysign(0.0, value)
+            if is_small(value, e) and formats.encode(abs(value), e, m, s, o) == 1 << m
+            else None
+        )
+    ),
+    "float32 first": rounded_first(to_float32),
+    "float32 first for normal numbers": rounded_first(to_float32, small=False),
+    "float32 first for small numbers": rounded_first(to_float32, small=True),
+    "nine digits first for normal numbers": rounded_first(to_nine_digits, small=False),
+    "nine digits first for small numbers": rounded_first(to_nine_digits, small=True),
+    "51 bits first for normal numbers": rounded_first(to_53_bits_less_2, small=False),
+    "51 bits first for small numbers": rounded_first(to_53_bits_less_2, small=True),
+    "NaN before the rule": accepting(math.isnan),
+    "infinity before the rule": accepting(math.isinf),
+    "plus infinity before the rule": accepting(lambda value: value == math.inf),
+    "minus infinity before the rule": accepting(lambda value: value == -math.inf),
+    "zero before the rule": accepting(lambda value: value == 0),
+    "the rule read at an overflow alone": accepting(lambda value: abs(value) <= 1),
+    "huge values taken for NaN": encoded(
+        lambda value, e, m, s, o: math.nan if 1e300 < abs(value) < math.inf else None
+    ),
+    "minus huge values": encoded(
+        lambda value, e, m, s, o: -value if -math.inf < value < -1e300 else None
+    ),
+    "tiny values without a sign": encoded(
+        lambda value, e, m, s, o: 0.0 if -1e-300 < value < 0 else None
+    ),
+    "tiny values rounded away from 0": encoded(
+        lambda value, e, m, s, o: 1 if 0 < value < 1e-300 else None
+    ),
+    "every overflow positive": overflowing(lambda code, sign_bit, value, rule: code % sign_bit),
+    "finite overflows positive": overflowing(
+        lambda code, sign_bit, value, rule: code % sign_bit if math.isfinite(value) else code
+    ),
+    "saturation positive": overflowing(
+        lambda code, sign_bit, value, rule: code % sign_bit if rule == "saturate" else code
+    ),
+    "overflow to infinity positive": overflowing(
+        lambda code, sign_bit, value, rule: code % sign_bit if rule == "infinity" else code
+    ),
+    "NaN of an overflow keeps the sign": overflowing(
+        lambda code, sign_bit, value, rule: code | sign_bit * (value < 0) if rule == "nan" else code
+    ),
+    "NaN of a finite overflow keeps the sign": overflowing(
+        lambda code, sign_bit, value, rule: (
+            code | sign_bit * (-math.inf < value < 0) if rule == "nan" else code
+        )
+    ),
+    "infinity never saturates": encoded(
+        lambda value, e, m, s, o: (
+            formats.encode(value, e, m, s, "infinity" if s == "ieee" else o)
+            if math.isinf(value) and o in formats.OVERFLOWS.get(s, ())
+            else None
+        )
+    ),
+    "`finite` overflows half a step early": encoded(
+        lambda value, e, m, s, o: (
+            math.copysign(formats.decode((1 << (e + m)) - 2, e, m, s), value)
+            if (s, o) == ("finite", "saturate") and abs(value) > formats.largest_finite(e, m, s)
+            else None
+        )
+    ),
+}
+
+# --- sum_in_format
+
+
+def summed(
+    store_value: Callable[..., float], add: Callable[[float, float], float] = float.__add__
+) -> Answer:
+    """`sum_in_format` that stores its values, or adds, in another way."""
+
+    def sum_in_format(
+        values: Sequence[float],
+        exponent_bits: int,
+        mantissa_bits: int,
+        specials: str = "ieee",
+        overflow: str = "infinity",
+    ) -> float:
+        key = (exponent_bits, mantissa_bits, specials)
+
+        def rounded(value: float, rule: str = overflow) -> float:
+            return formats.decode(formats.encode(value, *key, rule), *key)
+
+        total = rounded(0.0)
+        for value in values:
+            total = rounded(add(total, store_value(value, mantissa_bits, rounded)))
+        return total
+
+    return sum_in_format
+
+
+def without_limit(value: float, mantissa_bits: int, _rounded: Any) -> float:
+    """`value` with as many digits as the format, and no limit on the exponent."""
+    power = mantissa_bits + 1 - math.frexp(value)[1]
+    return math.ldexp(round(math.ldexp(value, power)), -power)
+
+
+def where(negative: bool) -> Callable[..., float]:
+    """Values stored as they should be, but of one sign without a limit."""
+    return lambda value, m, rounded: (
+        without_limit(value, m, rounded) if (value < 0) is negative else rounded(value)
+    )
+
+
+def without_nan(total: float, value: float) -> float:
+    result = total + value
+    both = math.isinf(total) and math.isinf(value)
+    return 0.0 if math.isnan(result) and both else result
+
+
+def keeps_infinity(total: float, value: float) -> float:
+    return total if math.isinf(total) else total + value
+
+
+SUM: dict[str, Answer] = {
+    "overflow rule of the sum alone": summed(without_limit),
+    "overflow rule of positive values alone": summed(where(negative=True)),
+    "overflow rule of negative values alone": summed(where(negative=False)),
+    "values always saturate": summed(lambda value, _m, rounded: rounded(value, "saturate")),
+    "infinities that cancel": summed(lambda value, _m, rounded: rounded(value), without_nan),
+    "infinity that stays": summed(lambda value, _m, rounded: rounded(value), keeps_infinity),
+}
+
+# --- lora_config: the rules' own wrong answers stand beside them
+
+
+def configured(**changes: Any) -> Answer:
+    return lambda: {**lora_config_reference(), **changes}
+
+
+LORA_CONFIG: dict[str, Answer] = {
+    f"{key}={value!r}": configured(**{key: value})
+    for key, values in {
+        "layers_to_transform": [0, False, "", {}, 0.0],
+        "trainable_token_indices": [0, [], False],
+        "kasa_config": [{}, 0],
+        "rank_pattern": [None, 0, []],
+        "use_bdlora": [{}, False],
+        "arrow_config": [{}, ""],
+        "target_parameters": [""],
+        "runtime_config": [None, 0, {}, "junk", True],
+        "use_dora": ["junk", 3, None],
+        "use_rslora": [0, "no"],
+        "target_modules": [
+            ["0.self_attn.q_proj", "0.mlp.up_proj"],
+            ["q_proj", "33.mlp.up_proj"],
+            (
+                r"model\.(language_model|vision_tower\.encoder)\.layers\.\d+\."
+                r"(self_attn\.q_proj|mlp\.(up_proj|fc1))"
+            ),
+        ],
+    }.items()
+    for value in values
+}
+
 SUBTLY_WRONG: dict[tuple[str, str], dict[str, Answer]] = {
+    ("21_number_formats", "decode"): DECODE,
+    ("21_number_formats", "encode"): ENCODE,
+    ("21_number_formats", "sum_in_format"): SUM,
     ("31_gpu_memory", "parameter_count"): PARAMETER_COUNT,
+    ("43_lora", "lora_config"): LORA_CONFIG,
 }
