@@ -49,8 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     options = parser.parse_args(arguments)
     try:
-        course, unsafe = _make(options.directory, replace=options.replace)
-        _hand_in(course)
+        name, unsafe = _isolation()
+        students = [student for student in STUDENTS if not (unsafe and student.hostile)]
+        if unsafe:
+            sys.stderr.write(f"{_warning(students)} {unsafe}\n")
+        course = _make(options.directory, name, replace=options.replace)
+        _hand_in(course, students)
         with report.progress_bar(hidden=options.json) as progress:
             result = batch.grade_class(course, EXERCISE, jobs=options.jobs, progress=progress)
         if result.failed:
@@ -61,31 +65,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CourseError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    rows = [_row(student, result.graded[student.id], course) for student in STUDENTS]
+    rows = [_row(student, result.graded[student.id], course) for student in students]
     if options.json:
         sys.stdout.write(
             json.dumps(_data(course, rows, result), indent=1, ensure_ascii=False) + "\n"
         )
     else:
-        _show(course, rows, result, unsafe)
+        _show(course, rows, result, f"{_warning(students)} {unsafe}" if unsafe else "")
     return 0 if all(row["as_intended"] for row in rows) else 1
 
 
-def _make(root: Path, *, replace: bool) -> tuple[Course, str]:
-    """The course, released; and a warning when answers cannot be kept apart on this machine."""
-    if replace and (root / "course.toml").is_file():
-        shutil.rmtree(root)
-    name, unsafe = None, ""
+def _isolation() -> tuple[str | None, str]:
+    """The isolation to name in the course, and why answers cannot be kept apart on this machine."""
     try:
         isolation().close()
     except IsolationError as error:
-        # The sample class is part of this checkout, so it may run all the same.
-        name, unsafe = "none", str(error)
+        # The sample class is part of this checkout: what attacks nobody may run all the same.
+        return "none", str(error)
+    return None, ""
+
+
+def _warning(students: Sequence[Student]) -> str:
+    left_out = ", ".join(each.id for each in STUDENTS if each not in students)
+    return (
+        "The sample class runs without isolation here, in processes of this account. "
+        f"Its students whose code attacks the grader are left out: {left_out}."
+    )
+
+
+def _make(root: Path, name: str | None, *, replace: bool) -> Course:
+    """The course, released, with this isolation."""
+    if replace and (root / "course.toml").is_file():
+        shutil.rmtree(root)
     exercises = read_sources(sources_beside(CHECKS), CHECKS, list(EXERCISES))
     course = new_course(root, exercises, Settings(CHECKS, SEED, name))
     for exercise in EXERCISES:
         _nbgrader(course, "generate_assignment", exercise)
-    return course, unsafe
+    return course
 
 
 def _nbgrader(course: Course, *arguments: str) -> None:
@@ -109,22 +125,22 @@ def _nbgrader(course: Course, *arguments: str) -> None:
         raise CourseError(f"nbgrader {' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
 
 
-def _hand_in(course: Course) -> None:
+def _hand_in(course: Course, students: Sequence[Student]) -> None:
     path = course.root / "release" / EXERCISE / f"{EXERCISE}.ipynb"
     released = json.loads(path.read_text(encoding="utf-8"))
-    for student in STUDENTS:
+    for student in students:
         folder = course.root / "submitted" / student.id / EXERCISE
         folder.mkdir(parents=True)
         (folder / f"{EXERCISE}.ipynb").write_bytes(student.submission(released))
-    _enrol(course)
+    _enrol(course, students)
 
 
-def _enrol(course: Course) -> None:
+def _enrol(course: Course, students: Sequence[Student]) -> None:
     from gradelib.grading import gradebook
 
     coursedir, _ = gradebook.nbgrader_of(course)
     with gradebook.open_gradebook(coursedir) as book:
-        for student in STUDENTS:
+        for student in students:
             first, last = student.name
             book.update_or_create_student(student.id, first_name=first, last_name=last)
 
@@ -188,7 +204,7 @@ def _show(
         f"Graded {len(rows)} submissions in {result.seconds:.1f} s. Answers ran in: {ran_in}."
     )
     if unsafe:
-        console.print(f"{' '.join(report.as_data(result)['warnings'])} {unsafe}")
+        console.print(unsafe)
     example = next(row["feedback"] for row in rows if row["score"] % 1 != 0)
     console.print(f"Course:   {course.root}", soft_wrap=True)
     console.print(f"Feedback: {example} and beside it", soft_wrap=True)

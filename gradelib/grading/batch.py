@@ -167,7 +167,7 @@ def context_of(course: Course, coursedir: Any, assignment: str) -> Context:
         name: course.checks(layout.exercise) if layout.exercise else {}
         for name, layout in layouts.items()
     }
-    return Context(layouts, checks, course.settings.isolation)
+    return Context(layouts, checks, course.settings.isolation, course.settings.checks)
 
 
 @contextlib.contextmanager

@@ -215,7 +215,9 @@ def _frame(title: str, settings: Settings, exercises: Sequence[Exercise]) -> dic
         "exercises": rows,
         "checks": settings.checks,
         "seed": settings.seed,
-        "isolation": f'isolation = "{settings.isolation}"\n' if settings.isolation else "",
+        "isolation": f'isolation = "{settings.isolation}"'
+        if settings.isolation
+        else '# isolation = "bubblewrap"',
     }
     frame = {}
     for name in (SETTINGS, "nbgrader_config.py", "README.md"):

@@ -209,7 +209,8 @@ def _split_outputs(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {"outputs": outputs}
 
 
-def place_for(layout: Layout, name: str | None) -> Isolation:
-    """Where an exercise's answers run: isolation of this name (None: the best there is), with what
-    the exercise needs loaded beforehand."""
-    return isolation(name, preload=preload_for(layout.requires))
+def place_for(requires: str, name: str | None, checks: str) -> Isolation:
+    """Where answers run: isolation of this name (None: the best there is), with what the exercise
+    requires loaded beforehand, and without sight of `checks`, the package of the course's checks."""
+    hidden = dict.fromkeys((checks.partition(".")[0], "solutions"))
+    return isolation(name, preload=preload_for(requires), hide=tuple(hidden))

@@ -116,7 +116,7 @@ class Judge(NbGraderPreprocessor):  # type: ignore[misc]
         with Gradebook(about["db_url"]) as book:
             require_same_points(book, about["notebook"], about["assignment"], layout)
         data = collect.read_plain(Path(folder) / f"{about['notebook']}.ipynb")
-        place = _place(layout.requires, course.settings.isolation, layout)
+        place = _place(layout.requires, course.settings.isolation, course.settings.checks)
         result = grade.grade(data, layout, checks, place)
         grade.mark(nb, result.verdicts, result.printed)
         for i, cell in enumerate(nb.cells):
@@ -135,13 +135,13 @@ def _read_layout(path: Path, _changed: int) -> Layout:
     return Layout.load(path)
 
 
-_places: dict[tuple[str, str | None, int], Isolation] = {}
+_places: dict[tuple[str, str | None, str, int], Isolation] = {}
 
 
-def _place(requires: str, name: str | None, layout: Layout) -> Isolation:
+def _place(requires: str, name: str | None, checks_package: str) -> Isolation:
     """One isolation per kind of exercise and process; it ends with the process."""
-    key = (requires, name, os.getpid())
+    key = (requires, name, checks_package, os.getpid())
     if key not in _places:
-        _places[key] = grade.place_for(layout, name)
+        _places[key] = grade.place_for(requires, name, checks_package)
         atexit.register(_places[key].close)
     return _places[key]

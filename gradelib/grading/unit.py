@@ -25,11 +25,13 @@ from gradelib.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Context:
-    """What every unit of a batch shares: releases and checks by notebook, and where answers run."""
+    """What every unit of a batch shares: releases and checks by notebook, where answers run, and
+    the package that they must not see."""
 
     layouts: Mapping[str, Layout]
     checks: Mapping[str, Mapping[str, PreparedCheck]]
     isolation: str | None
+    checks_package: str
 
     @property
     def key(self) -> str:
@@ -80,7 +82,7 @@ def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Gr
     used = warning = ""
     for name, data in files.items():
         layout = context.layouts[name]
-        place = _place(layout.requires, context.isolation, layout)
+        place = _place(layout.requires, context.isolation, context.checks_package)
         used, warning = place.name, place.warning or ""
         result = grade.grade(data, layout, context.checks[name], place)
         grade.mark(result.notebook, result.verdicts, result.printed)
@@ -93,14 +95,14 @@ def grade_unit(student: str, files: Mapping[str, bytes], context: Context) -> Gr
     return Graded(student, notebooks, used, warning)
 
 
-_places: dict[tuple[str, str | None, int], Isolation] = {}
+_places: dict[tuple[str, str | None, str, int], Isolation] = {}
 
 
-def _place(requires: str, name: str | None, layout: Layout) -> Isolation:
+def _place(requires: str, name: str | None, checks_package: str) -> Isolation:
     """This process's isolation for this kind of exercise."""
-    key = (requires, name, os.getpid())
+    key = (requires, name, checks_package, os.getpid())
     if key not in _places:
-        _places[key] = grade.place_for(layout, name)
+        _places[key] = grade.place_for(requires, name, checks_package)
     return _places[key]
 
 

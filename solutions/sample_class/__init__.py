@@ -37,6 +37,7 @@ class Student:
         not attempted otherwise.
     added: cells at the end of the notebook.
     edit: changes the notebook as a whole; damage: changes the bytes of the file.
+    hostile: its code attacks the grader, so it must not run without isolation.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Student:
     added: tuple[str, ...] = ()
     edit: Callable[[dict[str, Any]], None] | None = None
     damage: Callable[[bytes], bytes] | None = None
+    hostile: bool = False
 
     def expects(self, task: str) -> Expected:
         """The verdict that the answer to a task must get."""

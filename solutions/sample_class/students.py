@@ -440,6 +440,7 @@ def bytes_for(count, bits):
         "largest_finite": Expected("bad value", 0.0),
         "bytes_for": _wrong(0.0, "hard-codes the example"),
     },
+    hostile=True,
 )
 
 KOFI = Student(
@@ -502,6 +503,7 @@ def machine_epsilon(exponent_bits, mantissa_bits, specials="ieee"):
         "bytes_for": _wrong(0.0, "ignores its arguments"),
         "machine_epsilon": Expected("crashed", 0.0),
     },
+    hostile=True,
 )
 
 STUDENTS = (

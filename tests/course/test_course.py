@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gradelib.grading import cli
+from gradelib.grading import cli, grade
 from gradelib.grading.course import (
     SETTINGS,
     Course,
@@ -131,7 +131,29 @@ def test_a_command_that_is_not_complete_exits_with_2(command: list[str]) -> None
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize("command", ["course new", "check-sources", "collect", "grade", "grades"])
+def test_a_course_says_where_its_isolation_is_chosen(tmp_path: Path) -> None:
+    exercises = read_sources(SOURCES, CHECKS, [TINY])
+    course = new_course(tmp_path / "best", exercises, Settings(CHECKS, "seed"))
+    path = course.root / "course.toml"
+    text = path.read_text(encoding="utf-8")
+    assert '# isolation = "bubblewrap"' in text
+    path.write_text(text.replace("# isolation", "isolation"), encoding="utf-8")
+    assert Course.open(course.root).settings == Settings(CHECKS, "seed", "bubblewrap")
+
+
+@pytest.mark.parametrize("requires", ["pure", "torch"])
+def test_answers_never_see_the_courses_own_checks(
+    monkeypatch: pytest.MonkeyPatch, requires: str
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(grade, "isolation", lambda name, **more: asked.update(more, name=name))
+    grade.place_for(requires, "bubblewrap", "their_course.checks")
+    assert asked["hide"] == ("their_course", "solutions")
+
+
+@pytest.mark.parametrize(
+    "command", ["bundle", "course new", "check-sources", "collect", "grade", "grades"]
+)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main([*command.split(), "--help"])

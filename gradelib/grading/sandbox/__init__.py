@@ -14,7 +14,8 @@ from gradelib.grading.work import NAMES, Isolation, IsolationError, Limits, Work
 _INSTALL = (
     "To run learner code apart from everything else, install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; "
     "Fedora: `dnf install bubblewrap`), or podman or docker (macOS). To run it without any isolation, which "
-    "lets it read and change your files, ask for `none` by name."
+    "lets it read and change your files, ask for `none` by name. A course chooses in its course.toml: "
+    '`isolation = "none"`.'
 )
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _PROFILE = " This kernel's AppArmor refuses user namespaces: load the profile for bubblewrap, as THREATS.md says, or grade as root."
@@ -52,6 +53,8 @@ def choose(
                     return place
             except IsolationError as error:
                 place.close()
-                reasons.append(f"{place.name}: {error}")
+                named = str(error).startswith(f"{each} ")
+                reasons.append(str(error) if named else f"{place.name}: {error}")
     restricted = _APPARMOR.is_file() and _APPARMOR.read_text(encoding="ascii").strip() == "1"
-    raise IsolationError(f"{'; '.join(reasons)}. {_INSTALL}{_PROFILE if restricted else ''}")
+    said = "; ".join(dict.fromkeys(reasons)).rstrip(".")
+    raise IsolationError(f"{said}. {_INSTALL}{_PROFILE if restricted else ''}")

@@ -70,9 +70,7 @@ def bubblewrap_command(options: Options, boot: list[str], *, each: bool) -> list
     if sys.platform != "linux":
         raise IsolationError("bubblewrap is for Linux")
     if bubblewrap is None:
-        raise IsolationError(
-            "bubblewrap is not installed (Debian, Ubuntu: `apt install bubblewrap`)"
-        )
+        raise IsolationError("bubblewrap is not installed")
     release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
     if release < _KERNEL:
         # Before, the limit on processes counted those of the whole account.
