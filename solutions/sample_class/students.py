@@ -211,7 +211,7 @@ def decode(bits, exponent_bits, mantissa_bits, specials="ieee"):
         "bytes_for": "def bytes_for(count, bits):\n    return math.ceil(count * bits / 8)\n",
     },
     {
-        "decode": _wrong(0.5),
+        "decode": _wrong(0.5, "normal formula at field 0"),
         "bytes_for": _wrong(0.8, "accepts bad input"),
         # Her sum uses her decode, which knows no infinity.
         "sum_in_format": _wrong(0.7),
