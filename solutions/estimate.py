@@ -18,6 +18,7 @@ from typing import Any
 
 from gradelib.shapes import Shape
 from solutions.breakdown import GIB, Breakdown
+from solutions.caveats import FLOAT16_OVERFLOW, overflows
 from solutions.flops import adapter_flops, generation_flops, prefill_flops, training_flops
 from solutions.hardware import Gpu, gpu, gpu_names
 from solutions.inference_memory import Inference, inference_memory
@@ -28,7 +29,7 @@ from solutions.parameters import parameter_count
 from solutions.precision import METHODS, PRECISIONS
 from solutions.quantization import SCHEMES
 from solutions.roofline import decode_seconds_lower_bound, training_seconds
-from solutions.shapes import GEMMA3, model_names, model_shape
+from solutions.shapes import model_names, model_shape
 from solutions.training_memory import Training, training_memory
 from solutions.validation import require_whole
 
@@ -170,8 +171,8 @@ def estimate_inference(
 
 def _warnings(model: str, dtype: str, device: Device | None) -> tuple[str, ...]:
     found = []
-    if dtype == "float16" and model in GEMMA3:
-        found.append("Gemma 3's activations overflow in float16: use bfloat16 or float32")
+    if overflows(model, dtype):
+        found.append(FLOAT16_OVERFLOW)
     if device is None:
         return tuple(found)
     title = device.gpu.title

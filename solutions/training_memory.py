@@ -41,8 +41,8 @@ from solutions.validation import require_amount, require_known, require_whole
 LEFT_OUT = (
     "the allocator's rounding and fragmentation: reserved memory is above what tensors take",
     "padding masks, and dropout in the model itself: sequences are unpadded, dropout is 0",
-    "attention kernels that fall back to materialised scores (SDPA with grouped queries and no "
-    "mask on a T4): count those as eager",
+    "attention kernels that fall back to materialised scores (SDPA on a T4, in bfloat16 or with "
+    "grouped queries and no mask): count those as eager",
     "torch.compile, which fuses operations and saves less",
     "a vision tower, and anything that the training script itself keeps",
 )

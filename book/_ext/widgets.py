@@ -20,6 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+    from gradelib.shapes import Shape
+
 
 @dataclass(frozen=True)
 class Widget:
@@ -116,7 +118,7 @@ def memory_data() -> dict[str, Any]:
     """Shapes, sizes, formats and constants from which the ledger works out a training step."""
     from dataclasses import asdict
 
-    from solutions import optimizers, training_memory
+    from solutions import caveats, optimizers, training_memory
     from solutions.hardware import gpu
     from solutions.logits import LOSS_TENSORS
     from solutions.precision import METHODS, PRECISIONS, formats
@@ -135,6 +137,11 @@ def memory_data() -> dict[str, Any]:
             for card in sorted(cards, key=lambda card: card.capacity_bytes)
         ],
         "left_out": training_memory.LEFT_OUT,
+        "caveats": {
+            "overflow": caveats.FLOAT16_OVERFLOW,
+            "unfused": caveats.UNFUSED_ON_T4,
+            "fused": caveats.FUSED_ON_T4,
+        },
         "constants": {
             "value_bytes": {"float32": 4, "float16": 2, "bfloat16": 2},
             "loss_tensors": LOSS_TENSORS,
@@ -152,7 +159,17 @@ def _short_title(title: str) -> str:
     return re.sub(r"^NVIDIA (GeForce )?| SXM\b", "", title)
 
 
+_KERNEL_DTYPES = ("float32", "float16", "bfloat16")
+
+
+def _either_side(shape: Shape) -> tuple[int, int]:
+    """A length of sequence shorter than the sliding window, and one that reaches it."""
+    window = shape.sliding_window or 2
+    return window - 1, window
+
+
 def _model_data(name: str) -> dict[str, Any]:
+    from solutions.caveats import overflows, unfused_layers
     from solutions.layers import linear_layers
     from solutions.parameters import parameter_count
     from solutions.quantization import kept_weights, quantized_bytes
@@ -177,6 +194,12 @@ def _model_data(name: str) -> dict[str, Any]:
     return {
         "title": hub or f"Gemma 3 {GEMMA3[name].upper()}",
         **{field: getattr(shape, field) for field in (*fields, "global_layers", "local_layers")},
+        "overflows_in": [dtype for dtype in _KERNEL_DTYPES if overflows(name, dtype)],
+        # Without fused attention on a T4: in sequences shorter than the window, and in others.
+        "unfused": {
+            dtype: [unfused_layers(shape, length, dtype) for length in _either_side(shape)]
+            for dtype in _KERNEL_DTYPES
+        },
         "parameters": parameter_count(shape),
         "kept_weights": kept_weights(shape),
         "quantized_bytes": {scheme: quantized_bytes(shape, scheme) for scheme in LEDGER_SCHEMES},

@@ -640,19 +640,30 @@ def test_typing_a_number_shows_it_in_every_format(open_tab: Callable[..., Page])
     assert _card(page, "e4m3")["state"] == "underflow to zero"
 
 
-def test_a_mistyped_number_says_so_and_keeps_what_was_shown(open_tab: Callable[..., Page]) -> None:
+def test_a_mistyped_number_says_so_and_shows_no_old_result(open_tab: Callable[..., Page]) -> None:
     page = open_tab("format_explorer")
-    before = _card(page, "fp16")
     number = page.get_by_label("Number", exact=True)
     number.fill("1..2")
     assert number.get_attribute("aria-invalid") == "true"
     described = number.get_attribute("aria-describedby")
     assert described
     assert "Cannot read" in page.locator(f"#{described.split()[0]}").inner_text()
-    assert _card(page, "fp16") == before
+    assert not page.locator(".fx-card-fp16 .fx-value").is_visible()
+    page.wait_for_selector("[aria-live]:text('Cannot read')", state="attached")
     number.fill("2")
+    assert page.locator(".fx-card-fp16 .fx-value").is_visible()
     assert number.get_attribute("aria-invalid") is None
     assert _card(page, "fp16")["value"] == "2"
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "1e39"])
+def test_what_passes_the_largest_number_becomes_it_where_there_is_no_infinity(
+    open_tab: Callable[..., Page], text: str
+) -> None:
+    page = open_tab("format_explorer")
+    page.get_by_label("Number", exact=True).fill(text)
+    assert _card(page, "e4m3")["state"] == "overflow to the largest"
+    assert _card(page, "e2m1")["state"] == "overflow to the largest"
 
 
 def test_bits_are_changed_with_the_keyboard_alone(open_tab: Callable[..., Page]) -> None:
@@ -835,7 +846,7 @@ def test_the_ledger_shows_the_peak_of_the_reference(open_tab: Callable[..., Page
         f"QLoRA of Gemma 3 1B peaks at {shown} ({memory.peak.name})"
         in page.locator(".ml-headline").inner_text()
     )
-    table = page.locator(".widget-body > div > .w-table table")
+    table = page.locator(".widget-body > div > div > .w-table table")
     total = table.locator("tbody tr").last.inner_text().split("\t")
     assert [cell.strip() for cell in total] == ["Total at the peak", shown, "100.0 %"]
     rows = {
@@ -873,12 +884,67 @@ def test_cards_that_emulate_the_precision_are_named(open_tab: Callable[..., Page
     from solutions.hardware import gpu
 
     page = open_tab("memory_ledger")
-    note = page.locator(".widget-body > .w-note")
+    note = page.locator(".w-note", has_text="Without units")
     assert not gpu("t4").is_native("bfloat16")
     assert note.inner_text() == "Without units for bfloat16, which works there but slowly: T4."
     page.get_by_label("Precision").select_option("float16")
     assert gpu("t4").is_native("float16")
     assert not note.is_visible()
+
+
+@pytest.mark.parametrize("model", ["gemma3-4b", "gemma3-1b", "llama3.2-1b", "gpt2"])
+def test_the_ledger_warns_of_overflow_where_the_command_line_does(
+    open_tab: Callable[..., Page], model: str
+) -> None:
+    from solutions import estimate
+
+    for precision in ("float16", "float16-mixed", "bfloat16", "float32"):
+        page = open_tab("memory_ledger", f"#memory_ledger?model={model}&precision={precision}")
+        given = estimate.parser().parse_args([model, "--precision", precision])
+        warned = [w for w in estimate.estimate(given).warnings if "overflow" in w]
+        shown = page.locator(".w-note", has_text="overflow in float16")
+        assert shown.all_inner_texts() == [f"Warning: {words}." for words in warned]
+
+
+@pytest.mark.parametrize(
+    ("words", "layers"),
+    [
+        # PyTorch has no fused kernel for bfloat16 before compute capability 8.0.
+        ("model=gemma3-4b&precision=bfloat16", 34),
+        # Grouped queries: 5 of the 34 layers are global, and pass no mask at any length.
+        ("model=gemma3-4b&precision=float16&seq=2048", 5),
+        ("model=gemma3-4b&precision=float16&seq=1024", 5),
+        ("model=gemma3-4b&precision=float16&seq=1023", 34),
+        ("model=llama3.2-1b&precision=float16-mixed", 16),
+        ("model=gpt2&precision=float16", 0),
+        ("model=gpt2&precision=bfloat16-mixed", 12),
+    ],
+)
+def test_the_ledger_says_which_layers_a_t4_cannot_fuse(
+    open_tab: Callable[..., Page], words: str, layers: int
+) -> None:
+    page = open_tab("memory_ledger", f"#memory_ledger?{words}")
+    note = page.locator(".w-note", has_text="On a T4").inner_text()
+    assert f"{layers} of the " in note if layers else "every layer" in note
+    page.get_by_label("Attention").select_option("eager")
+    assert page.locator(".w-note", has_text="On a T4").count() == 0
+
+
+def test_transformers_asks_for_grouped_queries_where_the_caveat_says_so() -> None:
+    import torch
+    from transformers.integrations.sdpa_attention import use_gqa_in_sdpa
+
+    from solutions.caveats import unfused_layers
+    from solutions.shapes import model_names, model_shape
+
+    for name in model_names():
+        shape = model_shape(name)
+        key = torch.empty(1, shape.kv_heads, 1, shape.head_dim, device="meta")
+        grouped = shape.kv_heads < shape.heads and use_gqa_in_sdpa(None, key, key)
+        masked = shape.sliding_window is not None
+        unmasked = shape.global_layers if masked else shape.layers
+        assert not use_gqa_in_sdpa(torch.empty(1, device="meta"), key, key)
+        assert unfused_layers(shape, 10**6, "float16") == (unmasked if grouped else 0), name
 
 
 def test_sizes_out_of_range_are_answered_with_a_sentence(open_tab: Callable[..., Page]) -> None:
@@ -889,10 +955,13 @@ def test_sizes_out_of_range_are_answered_with_a_sentence(open_tab: Callable[...,
         batch.fill(wrong)
         assert batch.get_attribute("aria-invalid") == "true"
         assert page.get_by_text("A whole number from 1 to 1,024.").is_visible()
-        assert page.locator(".ml-headline").inner_text() == before
+        assert page.locator(".ml-headline").inner_text().startswith("No estimate yet. Batch")
+        assert not page.locator(".w-plot svg").first.is_visible(), "an old result is shown"
+    page.wait_for_selector("[aria-live]:text('No estimate yet')", state="attached")
     batch.fill("2")
     assert batch.get_attribute("aria-invalid") is None
-    assert page.locator(".ml-headline").inner_text() != before
+    assert " peaks at " in page.locator(".ml-headline").inner_text() != before
+    assert page.locator(".w-plot svg").first.is_visible()
 
 
 def test_fields_that_do_not_apply_are_hidden(open_tab: Callable[..., Page]) -> None:

@@ -77,7 +77,7 @@
 
   /** What became of the number, in a word or two. */
   function describe(result) {
-    if (result.event === "overflow") { return `overflow to ${result.error === null ? result.kind : "the largest"}`; }
+    if (result.event === "overflow") { return `overflow to ${["infinity", "nan"].includes(result.stored.kind) ? result.kind : "the largest"}`; }
     if (result.event === "underflow") { return "underflow to zero"; }
     return result.error === null ? result.kind : `${result.kind}, ${result.event}`;
   }
@@ -199,7 +199,9 @@
     function change(update, from) {
       Object.assign(state, update);
       if (from !== number) { number.input.value = state.n; }
-      if (!readFields()) { return; }
+      const ok = readFields();
+      results.classList.toggle("w-stale", !ok);
+      if (!ok) { say(`Nothing is stored. ${body.querySelector(".w-error:not([hidden])").textContent}`); return; }
       encodeAll();
       if (from !== slider) { moveSlider(); }
       draw();
@@ -229,12 +231,13 @@
       return `${f.show(wanted, 6).text}: ${told.join(", ")}.`;
     }
 
+    const results = el("div", { class: "fx-cards" }, cards.map((one) => one.root));
     body.append(
       el("div", { class: "w-fields fx-controls" }, number.root, slider.root),
       el("div", { class: "w-buttons", role: "group", "aria-label": "Numbers to try" }, el("span", null, "Try"), EXAMPLES.map((example) => kit.button(example, () => change({ n: example })))),
       el("details", { class: "w-details" }, el("summary", null, "Overflow, and the scale of INT8"), el("div", { class: "w-fields" }, overflow.root, block.root)),
       el("p", { class: "fx-legend" }, el("span", null, el("i", { class: "fx-typed" }), "your number"), el("span", null, el("i", { class: "fx-stored" }), "what is stored"), el("span", null, "Press a bit to change it.")),
-      el("div", { class: "fx-cards" }, cards.map((one) => one.root)),
+      results,
     );
     if (!readFields()) {
       Object.assign(state, START);

@@ -44,13 +44,15 @@
   const text = ({ value, onChange, ...rest }) =>
     field(el("input", { type: "text", value, autocomplete: "off", autocapitalize: "off", spellcheck: "false", oninput: (e) => onChange(e.target.value) }), rest);
 
-  /** A whole number from `min` to `max`; `onChange` hears valid numbers alone. */
-  function number({ value, min, max, onChange, ...rest }) {
+  /** A whole number from `min` to `max`; `onChange` hears valid numbers alone, `onFault` the sentence about any other. */
+  function number({ value, min, max, onChange, onFault, ...rest }) {
     const made = field(el("input", { type: "number", value, min, max, step: 1, inputmode: "numeric" }), rest);
     made.read = () => {
       const n = made.input.value.trim() === "" ? NaN : Number(made.input.value);
       const valid = Number.isInteger(n) && n >= min && n <= max;
-      made.fail(valid ? "" : `A whole number from ${count(min)} to ${count(max)}.`);
+      const sentence = valid ? "" : `A whole number from ${count(min)} to ${count(max)}.`;
+      made.fail(sentence);
+      if (!valid) { onFault(sentence); }
       return valid ? n : null;
     };
     made.input.addEventListener("input", () => { const n = made.read(); if (n !== null) { onChange(n); } });

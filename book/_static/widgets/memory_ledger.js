@@ -80,9 +80,10 @@
     const address = kit.address("memory_ledger");
     const setting = settingFrom(address.read());
     const say = kit.announcer(body);
+    const faults = new Map(); // by the label of the field
 
     const choose = (name, label) => kit.select({ label, value: String(setting[name]), options: CHOICES[name], onChange: (value) => change({ [name]: name === "rank" ? Number(value) : value }) });
-    const whole = (name, label) => kit.number({ label, value: setting[name], min: LIMITS[name][0], max: LIMITS[name][1], onChange: (value) => change({ [name]: value }) });
+    const whole = (name, label) => kit.number({ label, value: setting[name], min: LIMITS[name][0], max: LIMITS[name][1], onChange: (value) => { faults.delete(label); change({ [name]: value }); }, onFault: (sentence) => { faults.set(label, sentence); change({}); } });
     const rank = choose("rank", "Adapter rank");
     const quantization = choose("quantization", "Base weights in");
     const fields = [
@@ -93,7 +94,7 @@
 
     const headline = el("p", { class: "ml-headline" });
     const bars = kit.stackedBars();
-    const emulation = el("p", { class: "w-note" });
+    const [emulation, overflow, unfused] = [1, 2, 3].map(() => el("p", { class: "w-note" }));
     const parts = el("div");
     const lines = kit.linePlot();
     const lineTable = kit.tableToggle();
@@ -159,6 +160,10 @@
       const low = setting.precision.replace("-mixed", "");
       const emulating = data.gpus.filter((card) => !card.native.includes(low)).map((card) => card.title);
       emulation.textContent = emulating.length ? `Without units for ${low}, which works there but slowly: ${emulating.join(", ")}.` : "";
+      const { overflows_in: overflowsIn, unfused: layers, sliding_window: window, global_layers: all, local_layers: local } = data.models[setting.model];
+      overflow.textContent = overflowsIn.includes(low) ? `Warning: ${data.caveats.overflow}.` : "";
+      const kept = layers[data.formats[setting.method][setting.precision].attention][Number(window !== null && setting.seq >= window)];
+      unfused.textContent = setting.attention === "eager" ? "" : (kept ? data.caveats.unfused : data.caveats.fused).replace("{layers}", kept).replace("{all_layers}", all + local);
       drawBars(found, peak);
       drawTable(found, peak);
       drawLines();
@@ -167,13 +172,20 @@
 
     function change(update) {
       Object.assign(setting, update);
+      results.classList.toggle("w-stale", faults.size > 0);
+      if (faults.size) {
+        headline.textContent = `No estimate yet. ${[...faults].map(([label, sentence]) => `${label}: ${sentence}`).join(" ")}`;
+        say(headline.textContent);
+        return;
+      }
       say(draw());
       address.write(setting);
     }
 
+    const results = el("div", null, overflow, bars.root, emulation, unfused, parts,
+      el("details", { class: "w-details" }, el("summary", null, "How it grows with the sequence"), lines.root, lineTable.root));
     body.append(
-      el("div", { class: "w-fields ml-fields" }, fields.map((field) => field.root)), headline, bars.root, emulation, parts,
-      el("details", { class: "w-details" }, el("summary", null, "How it grows with the sequence"), lines.root, lineTable.root),
+      el("div", { class: "w-fields ml-fields" }, fields.map((field) => field.root)), headline, results,
       el("details", { class: "w-details" }, el("summary", null, "What the estimate leaves out"), el("ul", null, data.left_out.map((words) => el("li", null, words)))),
     );
     draw();
