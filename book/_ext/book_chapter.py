@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
+from pybtex.style.sorting.author_year_title import SortingStyle
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
@@ -23,7 +26,9 @@ from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferen
 from sphinxcontrib.bibtex.transforms import BibliographyTransform, node_text_transform
 
 if TYPE_CHECKING:
+    from pybtex.database import Entry
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
     from sphinx.writers.html5 import HTML5Translator
     from sphinxcontrib.bibtex.domain import BibtexDomain
 
@@ -32,6 +37,7 @@ _log = logging.getLogger(__name__)
 # worked through takes longer.
 _WORDS_PER_MINUTE = 200
 _MINUTES_PER_FORMULA = 0.5
+_ZIP_FOLDER = "exercises"  # of the site
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -189,8 +195,18 @@ class ExerciseLink(SphinxDirective):
         where += nodes.literal("", name)
         if minutes:
             where += nodes.Text(f", about {minutes} minutes")
+        where += nodes.Text(". ")
+        up = "../" * self.env.docname.count("/")
+        size = -(-len(exercise_zip(name)) // 1000)
+        where += nodes.reference(
+            "",
+            f"Download it with its checks (zip, {size} kB)",
+            refuri=f"{up}{_ZIP_FOLDER}/{name}.zip",
+            internal=True,
+        )
         where += nodes.Text(".")
         node += where
+        self.env.metadata[self.env.docname].setdefault("exercise_zips", []).append(name)
         return [node]
 
 
@@ -234,6 +250,25 @@ def _exercise_facts(name: str) -> tuple[str | None, int | None]:
     own = front.get("exercise") if isinstance(front.get("exercise"), dict) else front
     title = (own or {}).get("title") or front.get("title") or (heading and heading.group(1)) or name
     return str(title).strip(), (own or {}).get("minutes") or front.get("minutes")
+
+
+@cache
+def exercise_zip(name: str) -> bytes:
+    """What a learner downloads: the notebook as released, and its public checks."""
+    from gradelib.grading.bundle import zip_bytes
+
+    return zip_bytes(_ROOT / "exercises" / name)
+
+
+def _write_zips(app: Sphinx, error: Exception | None) -> None:
+    """Write every exercise that a page names, for readers of the site and of its offline copy alike."""
+    if error is not None or app.builder.name != "html":
+        return
+    folder = Path(app.outdir) / _ZIP_FOLDER
+    folder.mkdir(exist_ok=True)
+    named = {n for page in app.env.metadata.values() for n in page.get("exercise_zips", [])}
+    for name in sorted(named):
+        (folder / f"{name}.zip").write_bytes(exercise_zip(name))
 
 
 # ---------------------------------------------------------------- when a page is written
@@ -292,7 +327,8 @@ class FillSources(SphinxPostTransform):
         entries = {c.key: c for c in domain.citations if c.key in cited}
         items = nodes.bullet_list(classes=["sources"])
         anchors = {}
-        for key in sorted(entries, key=lambda k: str(entries[k].formatted_entry.text)):
+        in_order = SortingStyle().sorting_key  # as the list of all references has them
+        for key in sorted(entries, key=lambda k: in_order(entries[k].entry)):
             citation = entries[key]
             anchors[citation.citation_id] = f"source-{nodes.make_id(key)}"
             item = nodes.list_item("", ids=[anchors[citation.citation_id]])
@@ -364,8 +400,33 @@ def _pass(self: Any, node: nodes.Element) -> None:
 class RoundAuthorYear(AuthorYearReferenceStyle):
     """Citations as (Author, year)."""
 
-    bracket_parenthetical: BracketStyle = field(default_factory=lambda: BracketStyle("(", ")"))
+    bracket_parenthetical: BracketStyle = field(
+        default_factory=lambda: BracketStyle("(", ")", sep="; ")
+    )
     bracket_textual: BracketStyle = field(default_factory=lambda: BracketStyle("(", ")"))
+
+
+def tell_years_apart(entries: dict[str, Entry]) -> None:
+    """Add a letter to the year of works whose authors and year are the same: NVIDIA, 2023a and 2023b.
+
+    Authors count as a citation names them: up to two by their last names, more by the first one.
+    """
+    alike: dict[tuple[Any, ...], list[Entry]] = {}
+    for entry in entries.values():
+        people = entry.persons.get("author") or entry.persons.get("editor") or []
+        names = [" ".join(person.prelast_names + person.last_names) for person in people]
+        shown = tuple(names) if len(names) <= 2 else (names[0], "et al.")
+        year = re.sub(r"(\d{4})[a-z]$", r"\1", entry.fields.get("year", ""))
+        alike.setdefault((shown, year), []).append(entry)
+    for (_, year), works in alike.items():
+        works.sort(key=lambda work: (work.fields.get("title", ""), work.key))
+        for letter, work in zip(ascii_lowercase, works, strict=False):
+            if year:
+                work.fields["year"] = year + (letter if len(works) > 1 else "")
+
+
+def _tell_years_apart(_app: Sphinx, env: BuildEnvironment, _docnames: list[str]) -> None:
+    tell_years_apart(cast("BibtexDomain", env.get_domain("cite")).bibdata.data.entries)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -375,6 +436,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(Box, html=(_visit_box, _depart_box), **others)
     app.add_node(QuizChoice, html=(_visit_choice, _depart_choice), **others)
     app.add_node(QuizAnswer, html=(_visit_answer, _depart_answer), **others)
+    app.connect("env-before-read-docs", _tell_years_apart)
     app.add_node(ReadingTime)
     app.add_node(SourceList)
     app.add_directive("objectives", Objectives)
@@ -385,6 +447,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("exercise", ExerciseLink)
     app.add_directive("sources", Sources)
     app.add_role("given", Given())
+    app.connect("build-finished", _write_zips)
     app.add_post_transform(FillReadingTime)
     app.add_post_transform(FillSources)
     app.add_post_transform(ListReferences)

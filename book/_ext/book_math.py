@@ -51,7 +51,8 @@ def _visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
 
 def _visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
     translator.body.append(translator.starttag(node, "div", CLASS="math"))
-    translator.body.append(_convert(node, display=True))
+    # A long formula scrolls by itself; its number stays in sight.
+    translator.body.append(f'<div class="math-scroll">{_convert(node, display=True)}</div>')
     if node["number"]:
         number = get_node_equation_number(translator, node)
         translator.body.append(f'<span class="eqno">({number})')

@@ -1,7 +1,7 @@
 """Sphinx extension: the theme, what each page loads, and when a page's numbers are out of date.
 
 A page gets one stylesheet and one deferred script; only a page with a widget gets that widget's files, only the
-search page the index. Nothing else that Sphinx or an extension would add is let through.
+search page what searches. Nothing else that Sphinx or an extension would add is let through.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import imagesize
@@ -25,19 +26,14 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[1]
 _IMAGE = re.compile(r"<img\b[^>]*>")
+_TITLED_TABLE = re.compile(
+    r'<div class="table-scroll[^"]*">\s*(<table\b[^>]*>)\s*<caption>(.*?)</caption>', re.DOTALL
+)
 _SHORT_CELL = 14  # characters
 _SOURCE = re.compile(r'\bsrc="([^"]+)"')
-_SEARCH_SCRIPTS = [
-    "_static/documentation_options.js",
-    "_static/doctools.js",
-    "_static/sphinx_highlight.js",
-    "_static/language_data.js",
-    "_static/searchtools.js",
-    "_static/page-descriptions.js",
-    "_static/search-results.js",
-    "searchindex.js",
-]
 _UNUSED = ["basic.css", "pygments.css", "mystnb*.css", "minus.png", "plus.png", "file.png"]
+_UNUSED += ["documentation_options.js", "doctools.js", "sphinx_highlight.js"]
+_UNUSED += ["language_data.js", "searchtools.js"]
 # Changing any of the first may change a number in the book; changing any of the second, how a page is written.
 COMPUTED_FROM = [
     "gradelib/**/*.py",
@@ -48,7 +44,7 @@ COMPUTED_FROM = [
     "book/_ext/figures.py",
     ".constraints.txt",
 ]
-WRITTEN_BY = ["book/_ext/*.py", "exercises/**/*.md"]
+WRITTEN_BY = ["book/_ext/*.py", "book/_ext/theme/*.html", "exercises/**/*.md"]
 
 
 def digest_of(patterns: list[str], root: Path = _ROOT) -> str:
@@ -91,6 +87,22 @@ class WrapTables(SphinxPostTransform):
             holder = nodes.container(classes=["table-scroll"])
             table.parent.replace(table, holder)  # replace_self would give the box the table's id
             holder += table
+
+
+def with_titles_above_tables(body: str) -> str:
+    """Take each table's caption out of the box that scrolls, so that it can always be read, and keep it as the name."""
+
+    def complete(match: re.Match[str]) -> str:
+        table, caption = match.groups()
+        identity = re.search(r'\bid="([^"]+)"', table)
+        title = f"{identity.group(1) if identity else f'table-{match.start()}'}-title"
+        table = table.replace("<table", f'<table aria-labelledby="{title}"', 1)
+        return (
+            f'<div class="table-title" id="{title}">{caption}</div>'
+            f'<div class="table-scroll">{table}'
+        )
+
+    return _TITLED_TABLE.sub(complete, body)
 
 
 def with_image_attributes(app: Sphinx, body: str) -> str:
@@ -137,9 +149,9 @@ def _page(
         context["page_styles"].append("_static/widgets/kit.css")
         context["page_scripts"] += [f"_static/widgets/{name}" for name in ["kit.js", *widgets]]
     if pagename == "search":
-        context["page_scripts"] += _SEARCH_SCRIPTS
+        context["page_scripts"].append("_static/search.js")
     if context.get("body"):
-        context["body"] = with_image_attributes(app, context["body"])
+        context["body"] = with_titles_above_tables(with_image_attributes(app, context["body"]))
     context["page_description"] = _description(doctree)
     toc = context.get("toc", "") if context.get("display_toc") else ""
     context["page_toc"] = _sections_only(toc)
@@ -160,23 +172,24 @@ def _sections_only(toc: str) -> str:
     return inner.group(1) if inner else ""
 
 
-def _write_descriptions(app: Sphinx, error: Exception | None) -> None:
-    """Give the search page the first sentences of every page: a script, since files opened from disk cannot fetch."""
-    if error is None and app.builder.name == "html":
-        words = {
-            name: _description(app.env.get_doctree(name)) for name in sorted(app.env.found_docs)
-        }
-        target = Path(app.outdir) / "_static" / "page-descriptions.js"
-        target.write_text(
-            f"var DESCRIPTIONS = {json.dumps(words, ensure_ascii=False)};\n", encoding="utf-8"
-        )
-
-
 def _write_index(app: Sphinx, error: Exception | None) -> None:
     """Serve the start page at the site's address itself: the redirect written otherwise costs a slow reader a trip."""
     if error is None and app.builder.name == "html":
         start = Path(app.outdir) / f"{app.config.root_doc}.html"
         (start.parent / "index.html").write_bytes(start.read_bytes())
+
+
+def _write_not_found(app: Sphinx, error: Exception | None) -> None:
+    """Write the page that GitHub Pages and others answer with where there is none."""
+    if error is None and app.builder.name == "html":
+        folders = {name.split("/")[0] for name in app.env.found_docs if "/" in name}
+        words = {
+            "title": app.config.html_title,
+            "folders": json.dumps(sorted(folders | {"_static", "_images", "exercises"})),
+            "start": app.config.root_doc,
+        }
+        page = Template((_HERE / "theme" / "404.html").read_text(encoding="utf-8"))
+        (Path(app.outdir) / "404.html").write_text(page.substitute(words), encoding="utf-8")
 
 
 def _remove_unused(app: Sphinx, error: Exception | None) -> None:
@@ -200,7 +213,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect(
         "build-finished", _write_index, priority=100
     )  # before sphinx-external-toc's redirect
-    app.connect("build-finished", _write_descriptions)
+    app.connect("build-finished", _write_not_found)
     app.connect("build-finished", _remove_unused, priority=900)
     app.add_post_transform(WrapTables)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

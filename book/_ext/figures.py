@@ -1,21 +1,27 @@
 """For pages of the book: turns a matplotlib figure into an SVG that fits the page and follows its colours.
 
 Lines and words take the reader's text colour and the page's palette (CSS variables), so that one figure serves
-light and dark; words stay words, so they can be searched, read aloud and set in the reader's font.
+light and dark; words stay words, so they can be searched, read aloud and set in the reader's font. Each figure is
+drawn twice, for a desk and for a phone: the stylesheet shows one, and neither is ever scaled until it cannot be read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import re
+import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Stand-ins in the figure, replaced by the page's colours. Each also differs in lightness, and a figure
@@ -31,6 +37,11 @@ _VARIABLES = {
     **{colour: f"var(--series-{i})" for i, colour in enumerate(SERIES, 1)},
 }
 WIDTH_INCHES = 7.2
+NARROW_INCHES = 4.6  # 331 units: about the column of a phone, so that type keeps its size
+_SMALLEST_TYPE = 10.0  # in the narrow one
+_NAME_CHARACTERS = 13  # of a category beside a bar; longer names take a second line
+_ENTRY_CHARACTERS = 16  # of a legend in two columns
+_SMALLEST_IN_A_BOX = 8.0
 
 
 def use_book_style() -> None:
@@ -92,14 +103,101 @@ def figure(fig: Figure, alt: str) -> PageFigure:
         raise ValueError(
             f"alt text must say what the figure shows, in a sentence or two; got {alt!r}"
         )
+    wide = theme_aware(_saved(fig), alt, "wide")
+    narrow_down(fig)
+    narrow = theme_aware(_saved(fig), alt, "narrow")
+    plt.close(fig)
+    return PageFigure(wide + narrow)
+
+
+def _saved(fig: Figure) -> str:
     buffer = io.StringIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(fig)
-    return PageFigure(theme_aware(buffer.getvalue(), alt))
+    return buffer.getvalue()
 
 
-def theme_aware(svg: str, alt: str) -> str:
-    """Return matplotlib's SVG as an inline element with page colours, unique ids and a text alternative."""
+def narrow_down(fig: Figure) -> None:
+    """Lay `fig` out for a phone: the same type, legends below, long names on two lines, fewer ticks."""
+    _, height = fig.get_size_inches()
+    rows = _legends_below(fig)
+    for text in fig.findobj(Text):
+        text.set_fontsize(max(text.get_fontsize(), _SMALLEST_TYPE))
+    fig.set_size_inches(NARROW_INCHES, max(height, *map(_wrap_names, fig.axes)) + 0.21 * rows)
+    fig.canvas.draw()
+    for ax in fig.axes:
+        _thin_ticks(ax)
+        _fit_in_boxes(ax)
+
+
+def _legends_below(fig: Figure) -> int:
+    """Move every legend under the plot, each entry once; return the lines that takes."""
+    entries = {}
+    for ax in fig.axes:
+        if legend := ax.get_legend():
+            for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+                entries.setdefault(text.get_text(), handle)
+            legend.remove()
+    if not entries:
+        return 0
+    columns = 2 if max(map(len, entries)) <= _ENTRY_CHARACTERS else 1
+    fig.legend(
+        list(entries.values()),
+        list(entries),
+        loc="outside lower left",
+        ncols=columns,
+        fontsize=_SMALLEST_TYPE,
+    )
+    return -(-len(entries) // columns)
+
+
+def _wrap_names(ax: Axes) -> float:
+    """Put long names of categories on two lines; return the height in inches that they need."""
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    if any(len(name) > _NAME_CHARACTERS and "$" not in name for name in names):
+        limits = ax.get_ylim()
+        wrapped = [textwrap.fill(name, _NAME_CHARACTERS) for name in names]
+        ax.set_yticks(ax.get_yticks(), wrapped)
+        ax.set_ylim(limits)
+        return 0.36 * len(names) + 0.9
+    return 0.0
+
+
+def _fit_in_boxes(ax: Axes) -> None:
+    """Set words that stand in a box on two lines, then smaller, until they fit it."""
+    boxes = [patch.get_window_extent() for patch in ax.patches if isinstance(patch, Rectangle)]
+    for text in ax.texts:
+        x, y = text.get_transform().transform(text.get_position())
+        around = [box for box in boxes if box.contains(x, y)]
+        room = min((box.width for box in around), default=float("inf"))
+        if text.get_window_extent().width > room and " " in text.get_text():
+            text.set_text(text.get_text().replace(" ", "\n"))
+        while text.get_window_extent().width > room and text.get_fontsize() > _SMALLEST_IN_A_BOX:
+            text.set_fontsize(text.get_fontsize() - 1)
+
+
+def _thin_ticks(ax: Axes) -> None:
+    """Keep every second tick of the x axis, or every third, …, until no two labels touch."""
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    if not labels:
+        return
+    limits = ax.get_xlim()
+    ends = [label.get_window_extent() for label in labels]
+    places = [label.get_position()[0] for label in labels]
+    gap = 6 * ax.figure.dpi / 72
+    for step in range(1, len(labels) + 1):
+        kept = range(0, len(labels), step)
+        if all(ends[i].x1 + gap <= ends[j].x0 for i, j in itertools.pairwise(kept)):
+            break
+    if step > 1:
+        ax.set_xticks([places[i] for i in kept], [labels[i].get_text() for i in kept])
+        ax.set_xlim(limits)
+
+
+def theme_aware(svg: str, alt: str, layout: str) -> str:
+    """Return matplotlib's SVG as an inline element with page colours, unique ids and a text alternative.
+
+    `layout` is its class: "wide" or "narrow".
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -115,7 +213,7 @@ def theme_aware(svg: str, alt: str) -> str:
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
-        f'aria-label="{escape(alt, quote=True)}" viewBox="0 0 {width} {height}" width="{float(width):.0f}" '
+        f'class="{layout}" aria-label="{escape(alt, quote=True)}" viewBox="0 0 {width} {height}" width="{float(width):.0f}" '
         f'height="{float(height):.0f}">'
     )
     svg = re.sub(r"<svg\b[^>]*>", opening, svg, count=1)

@@ -164,6 +164,45 @@ def test_the_site_reads_without_scripts(
     context.close()
 
 
+def test_a_reader_without_scripts_gets_the_colours_of_the_system(
+    browser: Browser, start: str
+) -> None:
+    shown = {}
+    for scheme in ("light", "dark"):
+        for scripts in (True, False):
+            context = browser.new_context(java_script_enabled=scripts, color_scheme=scheme)
+            page = context.new_page()
+            page.goto(f"{start}/intro.html")
+            page.screenshot(path=None)
+            shown[scheme, scripts] = page.evaluate(
+                """[...["--paper", "--ink", "--accent", "--series-6", "--code-comment"]].map(
+                     (name) => getComputedStyle(document.documentElement).getPropertyValue(name))"""
+            )
+            context.close()
+    assert shown["light", False] == shown["light", True]
+    assert shown["dark", False] == shown["dark", True] != shown["light", True]
+
+
+@pytest.mark.parametrize("missing", ["nothing.html", "computation/nothing.html", "memory/a/b/c"])
+def test_a_page_that_is_not_there_leads_back(
+    browser: Browser, site: Path, site_url: str, missing: str
+) -> None:
+    """Below a folder, as on a project's own pages at GitHub."""
+    body = (site / "404.html").read_text(encoding="utf-8")
+    assert "src=" not in body
+    assert "<link" not in body
+    context = browser.new_context()
+    page = context.new_page()
+    page.route(
+        "**/book/**", lambda route: route.fulfill(status=404, body=body, content_type="text/html")
+    )
+    page.goto(f"{site_url}/book/{missing}")
+    assert page.locator("h1").inner_text() == "There is no such page"
+    links = page.eval_on_selector_all("a", "as => as.map((a) => new URL(a.href).pathname)")
+    assert links == ["/book/intro.html", "/book/search.html"]
+    context.close()
+
+
 def test_an_answer_explains_itself_with_the_keyboard_alone(
     tab: Page, start: str, page_names: list[str]
 ) -> None:

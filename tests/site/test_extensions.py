@@ -162,6 +162,58 @@ def test_sources_lists_what_the_page_cites_and_nothing_else(
     assert "(<a" in html
 
 
+def test_works_of_the_same_authors_and_year_are_told_apart(
+    build: Callable[..., tuple[str, str]],
+) -> None:
+    refs = "".join(
+        f"@misc{{{key}, title={{{title}}}, author={{{{Maker}}}}, year={{{year}}}, doi={{10.1/{key}}}}}\n"
+        for key, title, year in (("x", "Zebra", 2023), ("y", "Ant", 2023), ("z", "Bee", 2024))
+    )
+    html, warnings = build(
+        "# Page\n\nSee {cite:p}`x,y,z`.\n\n## Sources\n\n```{sources}\n```\n\n```{toctree}\nall\n```\n",
+        all__md="# All\n\n```{bibliography}\n:all:\n```\n",
+        refs__bib=refs,
+    )
+    import re
+
+    assert not warnings
+    text = re.sub(r"<[^>]+>", "", html)
+    assert "(Maker, 2023a; Maker, 2023b; Maker, 2024)" in text
+    listed = text.split("Sources")[1]
+    assert "Ant" in listed
+    assert listed.index("2023a") < listed.index("2023b")
+    assert re.search(r"Ant\.[^Z]*2023a", listed)
+
+
+def test_years_are_told_apart_once_however_often_the_book_is_built() -> None:
+    from pybtex.database import parse_string
+
+    text = "@misc{a, author={{M}}, title={A}, year={2023}}\n@misc{b, author={{M}}, title={B}, year={2023}}\n"
+    entries = parse_string(text, "bibtex").entries
+    for _ in range(2):
+        book_chapter.tell_years_apart(entries)
+        assert [entries[key].fields["year"] for key in "ab"] == ["2023a", "2023b"]
+    del entries["b"]
+    book_chapter.tell_years_apart(entries)
+    assert entries["a"].fields["year"] == "2023"
+
+
+def test_sources_stand_in_the_order_of_the_references(
+    build: Callable[..., tuple[str, str]],
+) -> None:
+    refs = "".join(
+        f"@misc{{{key}, title={{Title {key}}}, author={{{name}}}, year={{2020}}, doi={{10.1/{key}}}}}\n"
+        for key, name in (("a", "Zoe Able"), ("b", "Anna Baker"), ("c", "Maud Cook"))
+    )
+    html, _ = build(
+        "# Page\n\nSee {cite:p}`c,b,a`.\n\n## Sources\n\n```{sources}\n```\n\n```{toctree}\nall\n```\n",
+        all__md="# All\n\n```{bibliography}\n:all:\n```\n",
+        refs__bib=refs,
+    )
+    listed = html.split('id="sources"')[1]
+    assert listed.index("Able") < listed.index("Baker") < listed.index("Cook")
+
+
 def test_a_page_that_lists_sources_and_cites_nothing_is_told_so(
     build: Callable[..., tuple[str, str]],
 ) -> None:
@@ -241,10 +293,15 @@ def test_a_figure_has_its_text_alternative_and_keeps_words_as_words(drawn: str) 
     import re
     import xml.etree.ElementTree as ElementTree
 
-    svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", drawn, re.DOTALL).group(0))
-    assert svg.get("role") == "img"
-    assert svg.get("aria-label") == 'Two rising lines: cubes, "x³", grow faster than squares do.'
-    assert "side of the square" in "".join(svg.itertext())
+    pictures = re.findall(r"<svg.*?</svg>", drawn, re.DOTALL)
+    assert len(pictures) == 2, "one for a desk, one for a phone"
+    for picture in pictures:
+        svg = ElementTree.fromstring(picture)
+        assert svg.get("role") == "img"
+        assert (
+            svg.get("aria-label") == 'Two rising lines: cubes, "x³", grow faster than squares do.'
+        )
+        assert "side of the square" in "".join(svg.itertext())
     assert "DejaVu" not in drawn
     assert "<style" not in drawn, "a style inside the figure would apply to the whole page"
 
@@ -253,9 +310,11 @@ def test_two_figures_on_a_page_share_no_id() -> None:
     import re
 
     one = figures.theme_aware(
-        '<svg viewBox="0 0 1 1"><g id="a"/><use href="#a" clip-path="url(#a)"/></svg>', "One"
+        '<svg viewBox="0 0 1 1"><g id="a"/><use href="#a" clip-path="url(#a)"/></svg>',
+        "One",
+        "wide",
     )
-    two = figures.theme_aware('<svg viewBox="0 0 1 1"><g id="a"/></svg>', "Two")
+    two = figures.theme_aware('<svg viewBox="0 0 1 1"><g id="a"/></svg>', "Two", "wide")
     (first,) = re.findall(r' id="([^"]+)"', one)
     assert f'href="#{first}"' in one
     assert f"url(#{first})" in one
@@ -274,6 +333,44 @@ def test_a_figure_is_the_same_each_time_it_is_made() -> None:
     second = figures.figure(fig, alt="A line that rises from three to four, no more.")._repr_html_()
     plt.close("all")
     assert first == second
+
+
+def test_the_narrow_layout_keeps_every_name_and_drops_ticks_that_touch() -> None:
+    import re
+
+    import matplotlib.pyplot as plt
+
+    figures.use_book_style()
+    fig, ax = plt.subplots(figsize=(7.2, 3.0))
+    for i in range(6):
+        ax.plot([10**6 * x for x in range(12)], range(i, i + 12), label=f"sum kept in format {i}")
+    ax.set_xticks([10**6 * x for x in range(12)], [f"{10**6 * x:,}" for x in range(12)])
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    html = figures.figure(
+        fig, alt="Six lines that rise side by side, one for each format."
+    )._repr_html_()
+    wide, narrow = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    for i in range(6):
+        assert f"sum kept in format {i}" in wide
+        assert f"sum kept in format {i}" in narrow
+    assert "11,000,000" in wide
+    assert 2 <= len(re.findall(r">\d+,000,000<", narrow)) <= 6
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', narrow).group(1))
+    assert width == pytest.approx(72 * figures.NARROW_INCHES)
+
+
+def test_words_in_a_box_are_made_to_fit_it() -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+
+    figures.use_book_style()
+    fig, ax = plt.subplots(figsize=(7.2, 2.0))
+    ax.set(xlim=(0, 10), ylim=(0, 1))
+    ax.add_patch(Rectangle((4, 0), 1.2, 1))
+    text = ax.text(4.6, 0.5, "scores 12", ha="center")
+    figures.narrow_down(fig)
+    assert text.get_text() == "scores\n12"
+    plt.close(fig)
 
 
 def test_a_figure_without_a_real_text_alternative_is_refused() -> None:

@@ -55,13 +55,16 @@
   wide.addEventListener("change", placeToc);
   placeToc();
 
-  // A box that scrolls sideways must be reachable with the keyboard.
-  function markScrollers() {
-    document.querySelectorAll(".highlight pre, .output pre, .table-scroll, div.math, .figure-svg").forEach(function (box) {
-      var scrolls = box.scrollWidth > box.clientWidth + 1;
-      if (scrolls) { box.setAttribute("tabindex", "0"); } else { box.removeAttribute("tabindex"); }
-    });
+  // A box that scrolls sideways must be reachable with the keyboard, and show at which edges it goes on.
+  function markScroller(box) {
+    var left = box.scrollLeft, hidden = box.scrollWidth - box.clientWidth;
+    if (hidden <= 1) { box.removeAttribute("tabindex"); box.removeAttribute("data-more"); return; }
+    box.setAttribute("tabindex", "0");
+    box.dataset.more = (left > 1 ? "start" : "") + (left > 1 && left < hidden - 1 ? " " : "") + (left < hidden - 1 ? "end" : "");
   }
+  var scrollers = document.querySelectorAll(".highlight pre, .output pre, .table-scroll, .math-scroll");
+  function markScrollers() { scrollers.forEach(markScroller); }
+  scrollers.forEach(function (box) { box.addEventListener("scroll", function () { markScroller(box); }, { passive: true }); });
   addEventListener("resize", markScrollers);
   addEventListener("load", markScrollers);
   markScrollers();
