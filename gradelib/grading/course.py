@@ -25,6 +25,7 @@ from gradelib.grading.source import Exercise, find_exercises, read_exercise
 
 SETTINGS = "course.toml"
 TEMPLATES = Path(__file__).parent / "templates" / "course"
+THREATS = Path(__file__).parent / "sandbox" / "THREATS.md"
 DEFAULT_CHECKS = "solutions.checks"
 
 
@@ -213,6 +214,7 @@ def _frame(title: str, settings: Settings, exercises: Sequence[Exercise]) -> dic
         "course_id": json.dumps(title),
         "first": exercises[0].name if exercises else "EXERCISE",
         "exercises": rows,
+        "threats": str(THREATS),
         "checks": settings.checks,
         "seed": settings.seed,
         "isolation": f'isolation = "{settings.isolation}"'
