@@ -126,12 +126,14 @@ class Shape:
         )
 
     def code(self) -> str:
-        """Python that makes this shape: `Shape.gemma3('4b')`, or the fields that have no default
-        or differ from it.
+        """Python that makes this shape: `Shape.gemma3('4b')`, with a `vocab` of its own if it has one,
+        or the fields that have no default or differ from it.
         """
         for size in _GEMMA3:
             if self == Shape.gemma3(size):
                 return f"Shape.gemma3({size!r})"
+            if self == Shape.gemma3(size, self.vocab):
+                return f"Shape.gemma3({size!r}, vocab={self.vocab})"
         own = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
         given = (f"{name}={value!r}" for name, value, default in own if value != default)
         return f"Shape({', '.join(given)})"

@@ -148,15 +148,29 @@ def _ended(text: str) -> str:
 
 def value_text(value: Any) -> str:
     """A plain value as Python would write it, cut to a readable length."""
+    text = _written(value)
+    return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]} …"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Shape):
+        return value.code()
     if isinstance(value, Array):
         if math.prod(value.shape) > VALUE_LIMIT:
             return f"an array of shape {value.shape}"
-        value = value.tolist()
+        return _written(value.tolist())
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return (
+            f"{{{', '.join(f'{_written(key)}: {_written(item)}' for key, item in value.items())}}}"
+        )
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_written, value)))}}}" if value else "set()"
     try:
-        text = repr(value)
+        return repr(value)
     except ValueError:  # a whole number of thousands of digits
-        text = f"a whole number of {value.bit_length()} bits"
-    return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]} …"
+        return f"a whole number of {value.bit_length()} bits"
 
 
 def call_text(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

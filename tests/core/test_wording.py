@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,27 @@ def test_a_right_answer_is_told_whether_hidden_cases_were_among_them(hidden):
         ([1, None], "[1, None]"),
         (Array("int8", (2,), b"\x01\x02"), "[1, 2]"),
         (10**5000, "a whole number of 16610 bits"),
+        (
+            [10**5000, {"n": 10**5000}],
+            "[a whole number of 16610 bits, {'n': a whole number of 16610 bits}]",
+        ),
+        ({"shape": Shape.gemma3("1b")}, "{'shape': Shape.gemma3('1b')}"),
+        ([Array("int8", (1,), b"\x01")], "[[1]]"),
+        (frozenset([2, 1]), "{1, 2}"),
+        (frozenset(), "set()"),
     ],
-    ids=["float", "text", "list", "array", "huge"],
+    ids=[
+        "float",
+        "text",
+        "list",
+        "array",
+        "huge",
+        "huge inside",
+        "shape",
+        "array inside",
+        "set",
+        "empty set",
+    ],
 )
 def test_a_value_is_written_as_python_writes_it(value, text):
     assert wording.value_text(value) == text
@@ -132,6 +152,13 @@ def test_a_shape_in_a_call_can_be_pasted_into_a_notebook(shape):
     text = wording.call_text("f", [shape], {"n": 1})
     assert eval(text, {"f": lambda shape, **_: shape, "Shape": Shape}) == shape
     assert len(text) <= 250
+
+
+def test_the_field_in_which_two_shapes_differ_is_in_sight():
+    mine = Shape.gemma3("4b", vocab=262_208)
+    assert wording.value_text(mine) == "Shape.gemma3('4b', vocab=262208)"
+    other = replace(mine, sliding_window=512)
+    assert "sliding_window=512" in wording.call_text("f", [other], {})
 
 
 def test_a_shape_that_has_a_name_is_called_by_it():
