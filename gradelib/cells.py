@@ -11,6 +11,7 @@ import builtins
 import re
 import symtable
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 # Cell magics that run the rest of the cell as Python, in the notebook's own namespace.
 _PYTHON_MAGICS = re.compile(r"\s*%%(?:time|capture|prun)\b")
@@ -43,20 +44,24 @@ def python_text(source: str) -> str:
     """A cell as plain Python, line for line, as Jupyter would read it: without the indent that all of
     it has, prompts of a pasted session and lines of magic (`%`, `!`, `?`). Raises one of
     `UNREADABLE`, as a compiler does."""
-    if len(source) > MAX_CELL_CHARACTERS:
-        raise ValueError(f"a cell of {len(source)} characters (at most {MAX_CELL_CHARACTERS})")
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        text = _transformed(source)
-        ast.parse(text)
-        return text
-    return source
+    return _read(source)[0]
 
 
 def parse_cell(source: str) -> ast.Module:
-    """The syntax tree of `python_text`; raises what it raises."""
-    return ast.parse(python_text(source))
+    """The syntax tree of `python_text`; raises what it raises. It is not to be changed."""
+    return _read(source)[1]
+
+
+# A reader asks several things of a cell, one after the other.
+@lru_cache(maxsize=4)
+def _read(source: str) -> tuple[str, ast.Module]:
+    if len(source) > MAX_CELL_CHARACTERS:
+        raise ValueError(f"a cell of {len(source)} characters (at most {MAX_CELL_CHARACTERS})")
+    try:
+        return source, ast.parse(source)
+    except SyntaxError:
+        text = _transformed(source)
+        return text, ast.parse(text)
 
 
 def parses(source: str) -> bool:
@@ -121,13 +126,12 @@ def definitions(source: str) -> list[ast.stmt]:
 def definition_texts(source: str) -> list[tuple[str, frozenset[str]]]:
     """The text of each definition of a cell, and the names that it binds."""
     try:
-        text = python_text(source)
-        body = ast.parse(text).body
+        text, tree = _read(source)
     except UNREADABLE:
         return []
     lines = text.encode().split(b"\n")
     kept = []
-    for statement in body:
+    for statement in tree.body:
         if _defines(statement):
             kept.append((_text_of(statement, lines), frozenset(_bound([statement]))))
     return kept

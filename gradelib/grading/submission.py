@@ -10,17 +10,21 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from gradelib import cells
-from gradelib.grading.layout import CHECK_PREFIX, METADATA_KEY, Layout, text_of
+from gradelib.grading.layout import CHECK_PREFIX, HELPERS_TAG, METADATA_KEY, Layout, text_of
 from gradelib.grading.work import Work
 
 FILE_LIMIT_BYTES = 256 * 2**20
 TEXT_LIMIT = 500_000
+# An honest notebook has some hundred cells. What is beyond is not read: parsing it would take long.
+MAX_CELLS = 5_000
+MAX_CODE_CHARACTERS = 300_000
 CUT = "the file is damaged or cut off"
 # Tags and metadata with which a submission tries to steer whoever runs it.
 _STEERING_TAGS = frozenset({"skip-execution", "raises-exception", "nbval-skip"})
@@ -75,7 +79,23 @@ def read_cells(data: bytes) -> tuple[list[RawCell], list[Note]]:
         raise UnreadableError("the file is empty")
     text = _decoded(data, repaired)
     raw = _raw_cells(text, repaired)
-    return [_cell(each) for each in raw if isinstance(each, dict)], notes
+    found = [_cell(each) for each in raw[:MAX_CELLS] if isinstance(each, dict)]
+    if len(raw) > MAX_CELLS:
+        repaired(f"the file has {len(raw)} cells; the first {MAX_CELLS} were read")
+    return _within_limit(found, repaired), notes
+
+
+def _within_limit(found: list[RawCell], repaired: Callable[[str], None]) -> list[RawCell]:
+    """The cells up to where their code is too much to parse."""
+    characters = 0
+    for i, each in enumerate(found):
+        characters += len(each.source) if each.code else 0
+        if characters > MAX_CODE_CHARACTERS:
+            repaired(
+                f"the file has more than {MAX_CODE_CHARACTERS} characters of code; {i} cells were read"
+            )
+            return found[:i]
+    return found
 
 
 def _decoded(data: bytes, repaired: Any) -> str:
@@ -129,7 +149,7 @@ def _salvaged(text: str, error: ValueError, repaired: Any) -> list[Any]:
     decoder = json.JSONDecoder()
     whole: list[Any] = []
     position = begin.end() if begin else len(text)
-    while True:
+    while len(whole) <= MAX_CELLS:
         position += len(re.match(r"[\s,]*", text[position : position + 10_000]).group())  # type: ignore[union-attr]
         try:
             cell, position = decoder.raw_decode(text, position)
@@ -200,6 +220,10 @@ def empty_submission(layout: Layout) -> Submission:
     return _Finder(layout, [], []).submission()
 
 
+# Cells after an answer's own that may go on with it.
+MAX_PIECES = 8
+
+
 class _Finder:
     def __init__(self, layout: Layout, raw: Sequence[RawCell], notes: list[Note]) -> None:
         self.layout = layout
@@ -211,6 +235,15 @@ class _Finder:
         # Position in the file → id of the released cell that it is.
         self.keys = {i: key for i, cell in enumerate(raw) if (key := self._key(cell))}
         self.taken: set[int] = set()  # cells that became part of an answer
+        self.places: dict[
+            str, int
+        ] = {}  # task → position in the file of the last cell of its answer
+        # Each text is parsed once.
+        self.bound: Callable[[str], frozenset[str]] = cache(_bound)
+        self.parses: Callable[[str], bool] = cache(cells.parses)
+        self.definitions: Callable[[str], list[tuple[str, frozenset[str]]]] = cache(
+            cells.definition_texts
+        )
 
     def _key(self, cell: RawCell) -> str:
         for name in (cell.grade_id, cell.cell_id):
@@ -233,7 +266,19 @@ class _Finder:
         for name in self.layout.written:
             texts[name] = self._written(name)
         self._note_steering()
-        work = Work(self.layout.setup, tuple(self._helpers()), answers, self.layout.files)
+        helpers = dict(self._helpers())
+        places: dict[int, int | str] = {place: i for i, place in enumerate(helpers)}
+        places |= {place: task for task, place in self.places.items() if answers[task]}
+        order = tuple(places[place] for place in sorted(places))
+        texts_run = [*self.layout.setup, *helpers.values(), *map("\n\n".join, answers.values())]
+        work = Work(
+            self.layout.setup,
+            tuple(helpers.values()),
+            answers,
+            self.layout.files,
+            order=order,
+            apart=_collide(texts_run),
+        )
         return Submission(work, self._notebook(texts), tuple(self.notes))
 
     # -- one answer
@@ -241,7 +286,7 @@ class _Finder:
     def _answer(self, task: str, ids: Sequence[str]) -> dict[str, str]:
         """Text of each of the task's parts, by id."""
         found = {part: self._part(task, part) for part in ids}
-        if any(task in _defined(text) for text in found.values()) and not all(
+        if any(task in self.bound(text) for text in found.values()) and not all(
             self._untouched(part, text) for part, text in found.items()
         ):
             return found
@@ -250,11 +295,16 @@ class _Finder:
             for i, cell in enumerate(self.raw)
             if i not in self.taken
             and cell.code
-            and task in _defined(cell.source)
+            and task in self.bound(cell.source)
             and self.keys.get(i) not in self.part_ids
         ]
+        # A function rather than a value that happens to have its name.
+        elsewhere = [
+            i for i in elsewhere if _defines_function(task, self.raw[i].source)
+        ] or elsewhere
         if elsewhere:
             self.taken.add(elsewhere[-1])
+            self.places[task] = elsewhere[-1]
             self.note(
                 NoteKind.REPAIRED,
                 f"`{task}` was found in a cell of your own, not in the answer cell.",
@@ -267,7 +317,7 @@ class _Finder:
         """Text of one answer cell: pieces of a split cell joined; of copies, the last that defines."""
         group = [i for i in range(len(self.raw)) if self.keys.get(i) == part]
         wanted = self.layout.names[part]
-        defining = [i for i in group if wanted & _defined(self.raw[i].source)]
+        defining = [i for i in group if wanted & self.bound(self.raw[i].source)]
         if len(defining) > 1:
             self.note(
                 NoteKind.REPAIRED,
@@ -279,6 +329,8 @@ class _Finder:
         if group and not any(self.raw[i].code for i in pieces):
             self.note(NoteKind.REPAIRED, f"The answer cell of `{task}` was not a code cell.", task)
         pieces += self._continuation(pieces)
+        if pieces:
+            self.places[task] = max(pieces[-1], self.places.get(task, 0))
         sources = [self.raw[i].source for i in pieces]
         if len(sources) > 1:
             self.note(
@@ -289,17 +341,25 @@ class _Finder:
         return _joined(sources)
 
     def _continuation(self, pieces: Sequence[int]) -> list[int]:
-        """The cell after an answer that is its second half: neither is Python without the other."""
+        """The cells after an answer that go on with it: one alone is no Python, and together they
+        are."""
         if not pieces:
             return []
-        after = pieces[-1] + 1
-        if after >= len(self.raw) or after in self.keys or not self.raw[after].code:
-            return []
-        first, second = _joined([self.raw[i].source for i in pieces]), self.raw[after].source
-        if _parses(second) or not _parses(f"{first}\n{second}"):
-            return []
-        self.taken.add(after)
-        return [after]
+        text = _joined([self.raw[i].source for i in pieces])
+        complete = _is_python(text)
+        longest: list[int] = []
+        for after in range(pieces[-1] + 1, min(pieces[-1] + 1 + MAX_PIECES, len(self.raw))):
+            cell = self.raw[after]
+            if after in self.keys or not cell.code or _is_python(cell.source):
+                break
+            text = f"{text}\n{cell.source}"
+            # What is indented as a whole may also be a cell of its own; what returns may not.
+            if _is_python(text) and not (
+                complete and self.parses(cell.source) and not _returns(cell.source)
+            ):
+                longest = list(range(pieces[-1] + 1, after + 1))
+        self.taken.update(longest)
+        return longest
 
     def _untouched(self, part: str, text: str) -> bool:
         return text.strip() == str(self.released[part]["source"]).strip()
@@ -316,21 +376,37 @@ class _Finder:
 
     # -- what else counts
 
-    def _helpers(self) -> Iterator[str]:
+    def _helpers(self) -> Iterator[tuple[int, str]]:
+        """What other cells give to the answers, by the cell's position: the helpers cell whole, of a
+        learner's own cells the definitions."""
         tasks = set(self.layout.parts)
         for i, cell in enumerate(self.raw):
-            if i in self.taken or not cell.code or self._is_released(i):
+            if i in self.taken or not cell.code or self._is_released(i) or not cell.source.strip():
                 continue
-            # An answer is what its own cell says, not what a trial elsewhere does.
-            kept = [
-                each
-                for each in cells.definitions(cell.source)
-                if getattr(each, "name", None) not in tasks
-            ]
-            # A statement that cannot be written out again (a number of 5,000 digits) is left out.
-            texts = [text for each in kept if (text := _written(each))]
+            if self._is_helpers(i):
+                yield i, _runnable(cell.source)
+                continue
+            definitions = self.definitions(cell.source)
+            if not definitions and (why := _too_much(cell.source)):
+                self.note(NoteKind.REPAIRED, f"Nothing of cell {i + 1} was used: it is {why}.")
+            texts = []
+            for text, names in definitions:
+                # An answer is what its own cell says, not what a trial elsewhere does.
+                for task in sorted(names & tasks):
+                    if i > self.places.get(task, i):
+                        self.note(
+                            NoteKind.REPAIRED,
+                            f"`{task}` is defined again in a later cell of your own; the answer cell was graded.",
+                            task,
+                        )
+                if not names & tasks:
+                    texts.append(text)
             if texts:
-                yield "\n".join(texts)
+                yield i, "\n".join(texts)
+
+    def _is_helpers(self, i: int) -> bool:
+        tags = self.released[self.keys[i]]["metadata"].get("tags", []) if i in self.keys else []
+        return HELPERS_TAG in tags
 
     def _is_released(self, i: int) -> bool:
         key = self.keys.get(i)
@@ -406,41 +482,77 @@ def _fresh(cell: RawCell, name: str) -> dict[str, Any]:
     return {**made, "cell_type": "markdown"}
 
 
-def _defined(source: str) -> set[str]:
-    """Functions, classes and names that a cell defines, even when it is not quite Python."""
-    names = cells.defined_names([source])
-    if not names and not _parses(source):
+def _bound(source: str) -> frozenset[str]:
+    """Functions, classes and names that a cell makes, even when it is not quite Python."""
+    names = cells.bound_names(source)
+    if not names and not cells.parses(source):
         names = set(re.findall(r"^(?:async\s+def|def|class)\s+(\w+)", source, re.M))
-    return names
+    return frozenset(names)
 
 
-def _parses(source: str) -> bool:
+def _defines_function(name: str, source: str) -> bool:
+    return name in cells.defined_names([source])
+
+
+def _is_python(source: str) -> bool:
+    """Whether a text is Python as it stands."""
+    if len(source) > cells.MAX_CELL_CHARACTERS:
+        return False
     try:
-        cells.parse_cell(source)
+        ast.parse(source)
     except cells.UNREADABLE:
         return False
     return True
 
 
+def _returns(source: str) -> bool:
+    """Whether a cell returns outside of any function."""
+    waiting: list[ast.AST] = list(cells.parse_cell(source).body)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(each)
+    return False
+
+
+def _too_much(source: str) -> str:
+    """Why Python could not read a cell that Jupyter may run; empty when it could, or is no Python."""
+    try:
+        cells.python_text(source)
+    except (RecursionError, MemoryError):
+        return "nested too deeply"
+    except SyntaxError:
+        return ""
+    except ValueError:
+        return "too long"
+    return ""
+
+
+def _collide(texts: Sequence[str]) -> bool:
+    """Whether two of these cells give one name two meanings. The same definition twice is one."""
+    meanings: dict[str, set[object]] = {}
+    for i, text in enumerate(texts):
+        found: dict[str, list[str]] = {}
+        for definition, names in cells.definition_texts(text):
+            for name in names:
+                found.setdefault(name, []).append(definition)
+        for name in cells.bound_names(text):
+            meaning = tuple(found[name]) if name in found else i
+            meanings.setdefault(name, set()).add(meaning)
+    return any(len(each) > 1 for each in meanings.values())
+
+
 def _joined(sources: Sequence[str]) -> str:
     apart = "\n\n".join(sources)
-    return apart if all(map(_parses, sources)) else "\n".join(sources)
+    return apart if all(map(_is_python, sources)) else "\n".join(sources)
 
 
 def _runnable(source: str) -> str:
     """Plain Python: lines of IPython magic do nothing when graded. What is no Python stays as it is
     and fails when it is loaded."""
     try:
-        ast.parse(source)
+        return cells.python_text(source)
     except cells.UNREADABLE:
-        if _parses(source):
-            return _written(cells.parse_cell(source)) or source
-    return source
-
-
-def _written(tree: ast.AST) -> str:
-    """A syntax tree as text; empty where it is too deep or holds a number too long to write."""
-    try:
-        return ast.unparse(tree)
-    except cells.UNREADABLE:
-        return ""
+        return source

@@ -29,10 +29,15 @@ class Work:
     """Learner code to load for one submission, in order. All are source texts.
 
     setup: the release's own setup cells.
-    helpers: the learner's definitions, already reduced by `gradelib.cells.definitions`.
+    helpers: what the learner's other cells give to the answers; of all but the helpers cell, the
+        definitions.
     answers: task -> the parts of its answer cell.
     files: files of the release that lie beside the notebook, by name.
     drivers: the drivers that the checks use; they are loaded before any learner code.
+    order: the order in which the notebook has helpers (by position) and answers (by task); by
+        default all helpers, then all answers.
+    apart: a name has different meanings in different cells. Each task then sees the notebook as it
+        is at its place, and of what comes below only the names that are new.
     """
 
     setup: tuple[str, ...]
@@ -40,6 +45,8 @@ class Work:
     answers: Mapping[str, tuple[str, ...]]
     files: Mapping[str, bytes] = field(default_factory=dict)
     drivers: tuple[str, ...] = ()
+    order: tuple[int | str, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -421,3 +422,140 @@ def test_reading_runs_nothing(layout: Layout, tmp_path: Any) -> None:
     _read(layout, packed_bytes=f"open({str(target)!r}, 'w')\n" + BYTES)
     assert not target.exists()
     assert read_cells(_bytes(layout))[1] == []
+
+
+# -- other cells
+
+
+def _helpers_cell(source: str) -> Edit:
+    def edit(notebook: dict[str, Any]) -> None:
+        [cell] = [
+            each for each in notebook["cells"] if "helpers" in each["metadata"].get("tags", [])
+        ]
+        cell["source"] = source
+
+    return edit
+
+
+def _after(name: str, *sources: str) -> Edit:
+    def edit(notebook: dict[str, Any]) -> None:
+        at = notebook["cells"].index(cell_of(notebook, name)) + 1
+        notebook["cells"][at:at] = [code_cell(source) for source in sources]
+
+    return edit
+
+
+def test_the_helpers_cell_counts_whole(layout: Layout) -> None:
+    source = "TABLE = {}\nfor bits in (4, 8):\n    TABLE[bits] = bits / 8\n%time\n"
+    namespace = _runs(_read(layout, _helpers_cell(source)))
+    assert namespace["TABLE"] == {4: 0.5, 8: 1.0}
+
+
+def test_cells_are_run_in_the_order_of_the_notebook(layout: Layout) -> None:
+    edit = _after("spread", "MINE = 1")
+    work = _read(
+        layout, lambda notebook: (edit(notebook), _helpers_cell("HALF = 4")(notebook))
+    ).work
+    assert work.helpers == ("HALF = 4", "MINE = 1")
+    assert work.order == (0, "packed_bytes", 1, "spread", "settings")
+    assert not work.apart
+
+
+@pytest.mark.parametrize(
+    ("added", "apart"),
+    [
+        (["import math", "import math"], False),
+        (["def _v(m):\n    return m", "def _v(m):\n    return m"], False),
+        (["def _v(m):\n    return m", "def _v(e, m):\n    return e"], True),
+        (["K = 1", "K = 2"], True),
+        (["K = 1\nK = 2"], False),
+        (["def check(*_):\n    pass"], True),
+        (["def _square(x):\n    return x"], True),
+        (["class A: pass", "from a import A"], True),
+    ],
+)
+def test_names_with_two_meanings_set_the_tasks_apart(
+    layout: Layout, added: list[str], apart: bool
+) -> None:
+    assert _read(layout, _after("spread-2", *added)).work.apart is apart
+
+
+def test_an_assignment_in_the_answer_cell_is_the_answer(layout: Layout) -> None:
+    source = "import functools\ndef _p(count, bits):\n    return -(-count * bits // 8)\n"
+    source += "packed_bytes = functools.cache(_p)"
+    edit = _after("check-packed_bytes", WRONG)
+    submission = _read(layout, edit, packed_bytes=source)
+    assert _runs(submission)["packed_bytes"](3, 4) == 2
+    [note] = submission.notes_of("packed_bytes")
+    assert "defined again in a later cell" in note
+
+
+def test_an_answer_split_in_three_is_found(layout: Layout) -> None:
+    pieces = [
+        "def packed_bytes(count, bits):",
+        "    total = count * bits",
+        "    return -(-total // 8)",
+    ]
+    submission = _read(layout, _after("packed_bytes", *pieces[1:]), packed_bytes=pieces[0])
+    assert _runs(submission)["packed_bytes"](3, 4) == 2
+    assert "was split" in _texts(submission)
+
+
+def test_a_trial_that_is_indented_as_a_whole_is_not_taken_for_a_part(layout: Layout) -> None:
+    submission = _read(layout, _after("packed_bytes", "    print(packed_bytes(3, 4))"))
+    assert submission.notes == ()
+    assert "print" not in submission.work.answers["packed_bytes"][0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\n".join(f"  {line}" for line in text.splitlines()),
+        lambda text: "\n".join((">>> " if i == 0 else "... ") + line for i, line in enumerate(text.splitlines())),
+        lambda text: "!echo \\\n two lines\n" + text,
+    ],
+    ids=["indented", "prompts", "continued magic"],
+)  # fmt: skip
+def test_an_answer_that_jupyter_accepts_is_accepted(
+    layout: Layout, change: Callable[[str], str]
+) -> None:
+    submission = _read(layout, packed_bytes=change(BYTES))
+    assert _runs(submission)["packed_bytes"](3, 4) == 2
+    assert submission.notes == ()
+
+
+DEEP = "X = " + " + ".join(map(str, range(350)))
+
+
+@pytest.mark.parametrize("source", [DEEP, "X = a" + ".b" * 900])
+def test_deep_code_harms_nothing(layout: Layout, source: str) -> None:
+    submission = _read(
+        layout, _after("packed_bytes", source), settings=f"{source}\n{RIGHT['settings']}"
+    )
+    assert source in submission.work.helpers
+    assert source in submission.work.answers["settings"][0]
+
+
+@pytest.mark.parametrize("source", ["X = " + "-" * 50_000 + "1", "X = '" + "x" * 200_000 + "'"])
+def test_a_cell_that_is_too_much_is_noted(layout: Layout, source: str) -> None:
+    submission = _read(layout, _after("packed_bytes", source))
+    assert "Nothing of cell" in _texts(submission)
+    assert _runs(submission)["packed_bytes"](3, 4) == 2
+
+
+HOSTILE = {
+    "four cells of 100 kB": ["a?" * 49_000 + "\n(", "x" + " " * 99_000 + "(", "a, " * 33_000 + "(", "- " * 49_000 + "("],
+    "500 cells of 100 kB": [f"x{i} = 1\n" * 14_000 for i in range(500)],
+    "100,000 cells": ["x = 1"] * 100_000,
+    "definitions": ["".join(f"def f{i}(x):\n    return x\n" for i in range(3_000))] * 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_reading_a_hostile_notebook_takes_seconds(layout: Layout, name: str) -> None:
+    made = answered(layout.notebook, RIGHT, _after("packed_bytes", *HOSTILE[name]))
+    data = json.dumps(made).encode()
+    begun = time.monotonic()
+    submission = read_submission(data, layout)
+    assert time.monotonic() - begun < 20
+    assert _runs(submission)["packed_bytes"](3, 4) == 2

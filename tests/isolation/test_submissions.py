@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from gradelib.checks import PreparedCheck
+from gradelib.grading.work import Isolation, Work
+from gradelib.judging import judge
 from gradelib.verdicts import Status
 from tests.isolation.conftest import HONEST, Grade
 
@@ -243,3 +247,63 @@ def test_the_name_of_a_made_up_exception_is_not_told_of_a_hidden_case(grade: Gra
     assert verdict.status is Status.RAISED
     assert "KeyError" in verdict.message
     assert "Saw" not in verdict.message
+
+
+NOTEBOOK = Work(
+    setup=("factor = 1",),
+    helpers=(
+        "def scale(x):\n    return factor * x",
+        "factor = 2",
+        "factor = 5\nUNIT = 1\nlate = 3",
+    ),
+    answers={
+        "double": ("def double(x):\n    return scale(x) * UNIT",),
+        "area": (
+            "def scale(a, b):\n    return a * b\ndef area(width, height, _=late):\n"
+            "    if width < 0: raise ValueError\n    return scale(width, height) * factor // 2",
+        ),
+    },
+    order=(0, 1, "double", "area", 2),
+    apart=True,
+)
+
+
+def _judged(
+    place: Isolation, checks: dict[str, PreparedCheck], work: Work
+) -> dict[str, tuple[float, str]]:
+    with place.open(work) as loaded:
+        verdicts = {task: judge(loaded[task], checks[task]) for task in work.answers}
+    return {task: (verdict.score, verdict.message) for task, verdict in verdicts.items()}
+
+
+def test_each_task_sees_the_notebook_as_it_is_at_its_place(
+    bubblewrap: Isolation, checks: dict[str, PreparedCheck]
+) -> None:
+    found = _judged(bubblewrap, checks, NOTEBOOK)
+    assert {task: score for task, (score, _) in found.items()} == {"double": 1, "area": 1}, found
+
+
+def test_with_one_meaning_for_each_name_the_order_of_cells_does_not_matter(
+    bubblewrap: Isolation, checks: dict[str, PreparedCheck]
+) -> None:
+    cells = {
+        "double": ("def double(x, factor=FACTOR):\n    return scale(x, factor)",),
+        "area": (HONEST["area"],),
+    }
+    helpers = ("FACTOR = int(TWO)\ndef scale(a, b):\n    return a * b", "TWO = '2'")
+    for order in (("double", "area", 0, 1), (1, 0, "area", "double"), (), (0,)):
+        work = Work((), helpers, cells, order=order)
+        found = _judged(bubblewrap, checks, work)
+        assert {task: score for task, (score, _) in found.items()} == {"double": 1, "area": 1}, (
+            order,
+            found,
+        )
+
+
+def test_a_cell_that_kills_the_process_is_left_out_of_every_namespace(
+    bubblewrap: Isolation, checks: dict[str, PreparedCheck]
+) -> None:
+    helpers = (*NOTEBOOK.helpers, "import os\nos._exit(3)")
+    work = replace(NOTEBOOK, helpers=helpers, order=(*NOTEBOOK.order, 3))
+    found = _judged(bubblewrap, checks, work)
+    assert {task: score for task, (score, _) in found.items()} == {"double": 1, "area": 1}, found

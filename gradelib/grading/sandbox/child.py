@@ -41,11 +41,15 @@ def serve(end: ChildEnd) -> None:
     for name, content in request["files"].items():
         Path(name).write_bytes(content.data)
     loaded = Loaded()
-    for position, cell in enumerate(request["cells"]):
-        end.send({"id": request["id"], "cell": position})
-        loaded.run(cell["kind"], cell["name"], cell["parts"])
-        if os.getpid() != process:
-            os._exit(0)  # a copy that the code forked: it has no one to answer to
+    waiting = list(range(len(request["steps"])))
+    while waiting:
+        for position in waiting:
+            step = request["steps"][position]
+            end.send({"id": request["id"], "step": position})
+            loaded.run(position, request["cells"][step["cell"]], step["space"], step["below"])
+            if os.getpid() != process:
+                os._exit(0)  # a copy that the code forked: it has no one to answer to
+        waiting = loaded.to_run_again()
     failures = {task: loaded.failure(task) for task in loaded.tasks}
     data = {task: failure and failure.to_data() for task, failure in failures.items()}
     _reply(end, request["id"], "loaded", data)
@@ -64,54 +68,111 @@ def _reply(end: ChildEnd, request_id: str, name: str, data: Any) -> None:
         end.send({"id": request_id, "outcome": lost.to_data()})
 
 
-class Loaded:
-    """The names that learner code defines, and what went wrong on the way."""
+class _Space:
+    """One namespace in which cells are run, and what went wrong on the way."""
 
     def __init__(self) -> None:
         # A real `__main__`, as in a notebook: dataclasses and pickles look their module up there.
-        module = types.ModuleType("__main__")
-        sys.modules["__main__"] = module
-        self.names = module.__dict__
+        self.module = types.ModuleType("__main__")
+        self.names = self.module.__dict__
         # What a notebook offers without an import.
         self.names.update(display=print, get_ipython=lambda: None)
+        self.tasks: dict[str, object] = {}
+        self.errors: dict[str, list[Outcome]] = {}
+        self.unimported: dict[str, Outcome] = {}
+        self.flags = 0
+
+    def enter(self) -> None:
+        """Make this the namespace that `__main__` is."""
+        sys.modules["__main__"] = self.module
+
+
+class Loaded:
+    """The names that learner code defines, and what went wrong on the way.
+
+    Each cell is run in a space: one that all share, or a task's own. `unfinished` holds, by step,
+    the statements that read a name which was not there yet.
+    """
+
+    def __init__(self) -> None:
         builtins.input = _no_input
         site.setquit()  # `exit`, which Python started with -S lacks
-        self.tasks: dict[str, object] = {}
-        self.errors: dict[str, Outcome] = {}
-        self.unimported: dict[str, Outcome] = {}
-        self._flags = 0
+        self.spaces: dict[str, _Space] = {}
+        self.unfinished: dict[int, list[ast.stmt]] = {}
+        self._left: int | None = None
 
-    def run(self, kind: str, name: str, parts: Sequence[str]) -> None:
-        """Execute one cell, statement by statement; an error ends its statement alone."""
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks whose cells were run."""
+        return [task for space in self.spaces.values() for task in space.tasks]
+
+    def run(self, position: int, cell: Mapping[str, Any], space_name: str, below: bool) -> None:
+        """Execute one cell, statement by statement; an error ends its statement alone. Of a cell
+        below the task, only the names that are new are kept. The second time, what was left
+        unfinished is executed."""
+        space = self.spaces.setdefault(space_name, _Space())
+        errors: list[Outcome] = []
+        statements = self.unfinished.pop(position, None)
+        if statements is None:
+            statements = _statements(_label(cell), cell["parts"], errors)
+        elif cell["kind"] == ANSWER:
+            before = space.errors.get(cell["name"], [])
+            errors = [each for each in before if "NameError" not in each.errors]
+        self._execute(position, cell, space_name, statements, errors, below)
+
+    def to_run_again(self) -> list[int]:
+        """The steps with something unfinished; none when running them again changed nothing."""
+        left = sum(map(len, self.unfinished.values()))
+        progress = self._left is None or left < self._left
+        self._left = left
+        return sorted(self.unfinished) if progress else []
+
+    def _execute(
+        self,
+        position: int,
+        cell: Mapping[str, Any],
+        space_name: str,
+        statements: Sequence[ast.stmt],
+        errors: list[Outcome],
+        below: bool,
+    ) -> None:
+        space = self.spaces[space_name]
+        space.enter()
+        before = dict(space.names) if below else {}
         head = outcomes.Head()
         with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
-            errors = self._execute(f"<{kind} {name}>", parts)
-        if kind != ANSWER:
-            return
-        if errors:
-            self.errors[name] = errors[-1]
-        self.tasks[name] = self.names.get(name, self)
+            for statement in statements:
+                try:
+                    space.flags |= _future(statement)
+                    module = ast.Module(body=[statement], type_ignores=[])
+                    code = compile(
+                        module, _label(cell), "exec", flags=space.flags, dont_inherit=True
+                    )
+                    exec(code, space.names)
+                except BaseException as error:  # noqa: BLE001 - whatever learner code raises is a result
+                    errors.append(outcomes.of_error(error))
+                    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                        names = [
+                            each.asname or each.name.partition(".")[0] for each in statement.names
+                        ]
+                        space.unimported |= dict.fromkeys(names, errors[-1])
+                    if errors[-1].kind is Kind.CRASHED:
+                        break  # the code asked Python to stop
+                    if "NameError" in errors[-1].errors:
+                        self.unfinished.setdefault(position, []).append(statement)
+        space.names.update(before)
+        # Of another task's cell in a task's own space nothing is asked.
+        if cell["kind"] == ANSWER and space_name in ("", cell["name"]):
+            space.errors[cell["name"]] = errors
+            if space.tasks.get(cell["name"], self) is self:
+                space.tasks[cell["name"]] = space.names.get(cell["name"], self)
 
-    def _execute(self, label: str, parts: Sequence[str]) -> list[Outcome]:
-        errors: list[Outcome] = []
-        for statement in _statements(label, parts, errors):
-            try:
-                self._flags |= _future(statement)
-                module = ast.Module(body=[statement], type_ignores=[])
-                code = compile(module, label, "exec", flags=self._flags, dont_inherit=True)
-                exec(code, self.names)
-            except BaseException as error:  # noqa: BLE001 - whatever learner code raises is a result
-                errors.append(outcomes.of_error(error))
-                if isinstance(statement, (ast.Import, ast.ImportFrom)):
-                    names = [each.asname or each.name.partition(".")[0] for each in statement.names]
-                    self.unimported |= dict.fromkeys(names, errors[-1])
-                if errors[-1].kind is Kind.CRASHED:
-                    break  # the code asked Python to stop
-        return errors
+    def _space(self, task: str) -> _Space:
+        return self.spaces[task] if task in self.spaces else self.spaces[""]
 
     def failure(self, task: str) -> Outcome | None:
         """Why a task cannot be called; None when it can. A value: nothing was written."""
-        error = self.errors.get(task)
+        error = self._error(task)
         if error is not None and error.kind is Kind.CRASHED:
             return error
         answer = self._answer(task)
@@ -119,15 +180,21 @@ class Loaded:
             return error or Outcome(Kind.VALUE)
         return outcomes.unusable(answer)
 
+    def _error(self, task: str) -> Outcome | None:
+        errors = self._space(task).errors.get(task)
+        return errors[-1] if errors else None
+
     def _answer(self, task: str) -> object:
         # The value right after the task's own cell, as the notebook's check sees it; else a later
         # one, from a cell that the learner moved.
-        answer = self.tasks[task]
-        return self.names.get(task, self) if answer is self else answer
+        space = self._space(task)
+        answer = space.tasks[task]
+        return space.names.get(task, self) if answer is self else answer
 
     def call(self, request: Mapping[str, Any]) -> Outcome:
         """Call an answer as the judge asks."""
         task = request["task"]
+        self._space(task).enter()
         answer: Callable[..., Any] = self._answer(task)  # type: ignore[assignment]
         try:
             outcome = outcomes.call(answer, request["args"], request["kwargs"], request["driver"])
@@ -136,13 +203,17 @@ class Loaded:
         if "NameError" not in outcome.errors:
             return outcome
         name = re.match(r"name '(\w+)' is not defined", outcome.detail)
-        if name and (failed := self.unimported.get(name[1])) is not None:
+        if name and (failed := self._space(task).unimported.get(name[1])) is not None:
             return replace(failed, printed=outcome.printed)  # where it went wrong first
-        before = self.errors.get(task)
+        before = self._error(task)
         if before is not None:
             why = f" (before that, the cell raised {before.errors[0]}: {before.detail})"
             outcome = replace(outcome, detail=outcome.detail + why)
         return outcome
+
+
+def _label(cell: Mapping[str, Any]) -> str:
+    return f"<{cell['kind']} {cell['name']}>"
 
 
 def _statements(label: str, parts: Sequence[str], errors: list[Outcome]) -> list[ast.stmt]:

@@ -54,13 +54,45 @@ class _Cell:
     parts: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A cell to run, in the namespace that all tasks share ("") or in a task's own. `below`: it
+    stands below the task."""
+
+    cell: _Cell
+    space: str = ""
+    below: bool = False
+
+
+def _steps(work: Work) -> list[_Step]:
+    setup = [_Cell("setup", str(i), (text,)) for i, text in enumerate(work.setup)]
+    order = [
+        *(i for i in range(len(work.helpers)) if i not in work.order),
+        *work.order,
+        *(task for task in work.answers if task not in work.order),
+    ]
+    cells = [
+        _Cell("helpers", str(each), (work.helpers[each],))
+        if isinstance(each, int)
+        else _Cell("answer", each, tuple(work.answers[each]))
+        for each in order
+        if isinstance(each, int) or each in work.answers
+    ]
+    if not work.apart:
+        return [_Step(cell) for cell in (*setup, *cells)]
+    steps = []
+    for task in work.answers:
+        own = next(i for i, cell in enumerate(cells) if cell.kind == "answer" and cell.name == task)
+        steps += [_Step(cell, task) for cell in (*setup, *cells[: own + 1])]
+        steps += [_Step(cell, task, below=True) for cell in cells[own + 1 :]]
+    return steps
+
+
 class Session(Mapping[str, Answer]):
     """The answers of one submission, by task. `close` ends the process that holds them."""
 
     def __init__(self, work: Work, start: Callable[[], AnswerProcess], limits: Limits) -> None:
-        self._cells = [_Cell("setup", str(i), (text,)) for i, text in enumerate(work.setup)]
-        self._cells += [_Cell("helpers", str(i), (text,)) for i, text in enumerate(work.helpers)]
-        self._cells += [_Cell("answer", task, tuple(parts)) for task, parts in work.answers.items()]
+        self._steps = _steps(work)
         self._work = work
         self._start = start
         self._limits = limits
@@ -128,7 +160,9 @@ class Session(Mapping[str, Answer]):
 
     def _try_to_load(self) -> bool:
         """Load what is left. False when the process was lost: then there is less to load."""
-        cells = [cell for cell in self._cells if cell not in self._lost]
+        steps = [step for step in self._steps if step.cell not in self._lost]
+        cells = list(dict.fromkeys(step.cell for step in steps))
+        places = {cell: i for i, cell in enumerate(cells)}
         if time.monotonic() >= self._end:
             late = Outcome(Kind.TIMED_OUT, detail=self._late())
             self._failures = dict.fromkeys(self._work.answers, late)
@@ -139,6 +173,10 @@ class Session(Mapping[str, Answer]):
             "id": request_id,
             "cells": [
                 {"kind": cell.kind, "name": cell.name, "parts": list(cell.parts)} for cell in cells
+            ],
+            "steps": [
+                {"cell": places[step.cell], "space": step.space, "below": step.below}
+                for step in steps
             ],
             "files": {
                 name: plain.Array("uint8", (len(content),), content)
@@ -156,17 +194,17 @@ class Session(Mapping[str, Answer]):
                 message = self._message(process, request_id, deadline)
                 if "loaded" in message:
                     break
-                position = self._position(message, position, len(cells))
+                position = self._position(message, len(steps))
             self._failures = self._read_failures(message["loaded"])
             return True
         except (TimeoutError, ClosedError, plain.WireError) as error:
             outcome = self._lose(error, seconds)
-            if outcome is not None and not cells:
+            if outcome is not None and not steps:
                 raise IsolationError(
                     f"the answer process could not load anything: {outcome.detail}"
                 ) from error
             if outcome is not None:
-                self._lost[cells[position]] = outcome
+                self._lost[steps[position].cell] = outcome
             return False
 
     def _started(self) -> AnswerProcess:
@@ -196,10 +234,10 @@ class Session(Mapping[str, Answer]):
         return message[name]
 
     @staticmethod
-    def _position(message: dict[str, Any], before: int, count: int) -> int:
-        position = message.get("cell")
-        if type(position) is not int or not before <= position < count:
-            raise plain.WireError("a cell's position out of order")
+    def _position(message: dict[str, Any], count: int) -> int:
+        position = message.get("step")
+        if type(position) is not int or not 0 <= position < count:
+            raise plain.WireError("the position of a step that there is not")
         return position
 
     def _read_failures(self, data: Any) -> dict[str, Outcome | None]:
