@@ -155,11 +155,9 @@ def _error_text(outcome: Outcome) -> str:
 
 
 def _is_placeholder(outcomes: Sequence[Outcome]) -> bool:
-    """Whether nothing was written yet: None or `...` everywhere and nothing printed, or
-    NotImplementedError."""
+    """Whether nothing was written yet: the stub, `...` everywhere, or NotImplementedError."""
     return all(
-        (one.kind is Kind.VALUE and one.value is None and not one.printed)
-        or (one.kind is Kind.BAD_VALUE and one.detail == "the placeholder `...`")
+        (one.kind is Kind.BAD_VALUE and one.detail == "the placeholder `...`")
         or (one.kind is Kind.RAISED and "NotImplementedError" in one.errors)
         for one in outcomes
     )
@@ -273,6 +271,8 @@ def _general(tried: Sequence[_Tried], failing: _Tried) -> str | None:
         return None
     if outcome.value is None and outcome.printed:
         return "prints instead of returns"
+    if outcome.value is None:
+        return "returns nothing"
     number = isinstance(expected.value, (int, float)) and not isinstance(expected.value, bool)
     if number and isinstance(outcome.value, str):
         return "returns text"

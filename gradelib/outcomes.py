@@ -7,6 +7,7 @@ an answer meets the same conversion of values and the same reading of errors eve
 from __future__ import annotations
 
 import contextlib
+import dis
 import errno
 import functools
 import importlib
@@ -15,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import FunctionType
 from typing import Any, Self
 
 from gradelib import plain
@@ -23,6 +25,8 @@ from gradelib.limit import OutOfTimeError
 PRINTED_LIMIT = 2_000
 DETAIL_LIMIT = 500
 NAME_LIMIT = 200
+# What a body of `...`, `pass` or a docstring compiles to.
+_IDLE = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "COPY_FREE_VARS"}
 # Control characters, lone surrogates and marks that reorder text: files, databases and terminals
 # choke on them.
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
@@ -180,6 +184,8 @@ def _called(
             returned = answer(*args, **kwargs)
         else:
             returned = load_driver(driver)(answer, *args, **kwargs)
+        if returned is None and is_stub(answer):
+            returned = ...  # as it stands in the body
         return Outcome(Kind.VALUE, plain.to_plain(returned))
     except plain.BadValueError as error:
         return Outcome(Kind.BAD_VALUE, detail=str(error)[:DETAIL_LIMIT])
@@ -216,6 +222,20 @@ def unusable(answer: object) -> Outcome | None:
     kind = type(answer).__name__
     detail = f"a {kind} value, not a function: pass the function's name without calling it"
     return Outcome(Kind.BAD_VALUE, detail=detail)
+
+
+def is_stub(answer: object) -> bool:
+    """Whether nothing was written: a function that returns None and does nothing else, or a class
+    whose functions are all like that."""
+    if isinstance(answer, type):
+        functions = [each for each in vars(answer).values() if isinstance(each, FunctionType)]
+        return bool(functions) and all(map(is_stub, functions))
+    if not isinstance(answer, FunctionType):
+        return False
+    steps = list(dis.get_instructions(answer))
+    return all(step.opname in _IDLE for step in steps) and all(
+        step.argval is None for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")
+    )
 
 
 def raised(error: BaseException) -> Outcome:

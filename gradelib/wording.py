@@ -69,6 +69,7 @@ _GENERAL = {
     "be there.",
     "reads a name that is not there": "Is it spelt as where you defined it? When graded, only imports, functions, classes and constants of your notebook exist, "
     "not values that other cells computed. Define what you need in the answer, or in the helpers cell.",
+    "returns nothing": "Is a `return` missing?",
     "returns text": "Return the number alone, without its unit.",
     "returns a tuple": "Return one number, not several.",
     "hard-codes the example": "Your answer is the same whatever the arguments are. It should compute from them.",

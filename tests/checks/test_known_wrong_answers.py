@@ -212,7 +212,8 @@ def wrong_shapes(check: PreparedCheck, reference: Answer) -> dict[str, tuple[Ans
         __hash__ = None  # type: ignore[assignment]
 
     return {
-        "returns None": (always(None), Status.NOT_ATTEMPTED, "placeholder"),
+        "the stub": (lambda *_args, **_kwargs: None, Status.NOT_ATTEMPTED, "placeholder"),
+        "returns nothing": (always(None), Status.BAD_VALUE, "returns nothing"),
         "returns the placeholder": (always(...), Status.NOT_ATTEMPTED, "placeholder"),
         "raises NotImplementedError": (not_implemented, Status.NOT_ATTEMPTED, "placeholder"),
         "prints": (prints, Status.BAD_VALUE, "prints instead of returns"),

@@ -443,3 +443,52 @@ def test_cases_can_have_keyword_arguments():
     check = checked(public=[case(2, h=3)], reference=lambda w, h: w * h).prepare("area", "s")
     assert verdict_on(lambda w, h: w * h, check)
     assert verdict_on(lambda w, h: 0, check).reason.call == "area(2, h=3)"
+
+
+def written(body):
+    namespace = {}
+    exec(f"def area(w, h):\n    {body}", namespace)
+    return namespace["area"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "...",
+        "pass",
+        "'Area.'",
+        "'Area.'\n    ...",
+        "raise NotImplementedError",
+        "return ...",
+        "return",
+    ],
+)
+def test_a_body_in_which_nothing_was_written_is_not_attempted(body):
+    verdict = verdict_on(written(body))
+    assert verdict.status is Status.NOT_ATTEMPTED
+    assert "Replace the `...`" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "body", ["w * h", "size = w * h", "if w > 10**9: return 1", "for _ in []: pass", "len([w, h])"]
+)
+def test_a_body_that_returns_nothing_is_told_to_return(body):
+    verdict = verdict_on(written(body))
+    assert verdict.status is Status.BAD_VALUE
+    assert verdict.misconception == "returns nothing"
+    assert "Is a `return` missing?" in verdict.message
+    assert "..." not in verdict.message
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.3, 0.1, 0.1], [0.1] * 10, [0.7, 0.1, 0.1, 0.1]])
+def test_a_score_has_no_trace_of_binary_sums(weights):
+    names = [f"part {i}" for i in range(len(weights))]
+    cases = [each for i, name in enumerate(names) for each in part(name, [case(i, 1)])]
+    check = Check(
+        reference=lambda w, h: w + h,
+        public=cases,
+        hidden=lambda _draw: [],
+        parts=dict(zip(names, weights, strict=True)),
+    ).prepare("sum", "seed")
+    verdict = verdict_on(lambda w, h: w + h if w < len(names) - 1 else -1, check)
+    assert repr(verdict.score) in ("0.9", "0.95")
