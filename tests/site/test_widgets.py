@@ -954,7 +954,8 @@ def test_sizes_out_of_range_are_answered_with_a_sentence(open_tab: Callable[...,
     for wrong in ("0", "", "-1", "1.5", "1e9"):
         batch.fill(wrong)
         assert batch.get_attribute("aria-invalid") == "true"
-        assert page.get_by_text("A whole number from 1 to 1,024.").is_visible()
+        error = page.locator(".w-error", has_text="A whole number from 1 to 1,024.")
+        assert error.is_visible()
         assert page.locator(".ml-headline").inner_text().startswith("No estimate yet. Batch")
         assert not page.locator(".w-plot svg").first.is_visible(), "an old result is shown"
     page.wait_for_selector("[aria-live]:text('No estimate yet')", state="attached")
