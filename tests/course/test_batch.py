@@ -182,6 +182,7 @@ def test_the_report_says_who_needs_a_look(
 
 
 def test_an_exercise_that_is_not_released_is_an_error(course: Course) -> None:
+    (course.root / "source" / "02_other").mkdir()
     with pytest.raises(CourseError, match="generate_assignment 02_other"):
         batch.grade_class(course, "02_other")
     (course.root / "gradebook.db").unlink()
