@@ -13,7 +13,7 @@ import json
 import math
 import numbers
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, KeysView, Mapping, ValuesView
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
@@ -108,7 +108,7 @@ def to_plain(value: object) -> Any:
 
     NumPy and PyTorch scalars become numbers, their arrays become `Array` (16-bit floats widened to
     float32, which is exact), `Fraction` and `Decimal` become floats, enums of text become text,
-    tuples become lists, and objects with `to_dict()` (a `LoraConfig`, say) become dictionaries.
+    tuples, ranges and a dictionary's keys or values become lists, and objects with `to_dict()` (a `LoraConfig`, say) become dictionaries.
     """
     return _Converter().convert(value, 0)
 
@@ -135,7 +135,7 @@ class _Converter:
             return Array(value.dtype, value.shape, value.data)
         if isinstance(value, Shape):
             return Shape(**{each.name: getattr(value, each.name) for each in fields(Shape)})
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, range, KeysView, ValuesView)):
             return [self.convert(item, depth + 1) for item in value]
         if isinstance(value, (set, frozenset)):
             return frozenset(_scalar_key(self.convert(item, depth + 1)) for item in value)
@@ -163,9 +163,11 @@ class _Converter:
             raise BadValueError(_described(value))
         name = str(value.dtype)
         if value.ndim == 0:
-            return self.convert(value.item(), depth + 1)
+            item = value.item()
+            # Python has no number for a long double, so NumPy gives it back as it is.
+            return float(value) if type(item) is type(value) else self.convert(item, depth + 1)
         if name not in ARRAY_LETTERS:
-            if value.dtype.kind == "O":
+            if value.dtype.kind in "OU":
                 return self.convert(value.tolist(), depth + 1)
             if value.dtype.kind not in "fV":
                 raise BadValueError(f"an array of dtype {name}")

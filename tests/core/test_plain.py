@@ -281,3 +281,21 @@ def test_the_sign_of_zero_travels():
 def test_an_array_that_does_not_add_up_is_refused(dtype, shape, data, says):
     with pytest.raises(ValueError, match=says):
         Array(dtype, shape, data)
+
+
+def test_a_long_double_is_a_number():
+    numpy = pytest.importorskip("numpy")
+    assert to_plain(numpy.longdouble("0.5")) == 0.5
+    assert type(to_plain(numpy.array(2, dtype="longdouble"))) is float
+    assert to_plain(numpy.array([0.5, 1], dtype="longdouble")).tolist() == [0.5, 1.0]
+
+
+def test_names_in_any_container_are_a_list():
+    numpy = pytest.importorskip("numpy")
+    names = ["q_proj", "v_proj"]
+    table = dict(zip(names, names, strict=True))
+    for value in (numpy.array(names), table.keys(), table.values(), tuple(names)):
+        assert to_plain(value) == names
+    assert to_plain(range(3)) == [0, 1, 2]
+    with pytest.raises(BadValueError, match="parts"):
+        to_plain(range(10**12))
