@@ -82,12 +82,12 @@ $(VENV)/bin/python:
 
 # What the demo needs: the book and the course tools, without PyTorch.
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml .constraints.txt
-	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[book,grade]' hatchling
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[book,grade]'
 	@touch $@
 
-# What a learner needs: JupyterLab, and what bundles are made with. hatchling builds the wheel in them.
+# What a learner needs: JupyterLab, and what bundles are made with.
 $(VENV)/.notebook: $(VENV)/bin/python pyproject.toml .constraints.txt
-	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[notebook,grade]' hatchling
+	$(PY) -m pip install --quiet --constraint .constraints.txt --editable '.[notebook,grade]'
 	@touch $@
 
 # What the tests need: everything. PyTorch first, by its exact version, so that a build chosen
