@@ -44,7 +44,7 @@ def fact(name: str) -> Fact:
     return found[0]
 
 
-def testable(*topics: str) -> list[Fact]:
+def with_a_tolerance(*topics: str) -> list[Fact]:
     """The facts of these topics that carry a tolerance to be held to."""
     return [each for each in all_facts() if each["topic"] in topics and each["test"] is not None]
 
