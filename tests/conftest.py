@@ -6,9 +6,15 @@ import importlib.util
 import os
 import re
 import shutil
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
 # A busy machine makes a slow example, which is no defect: no deadline for a single one.
 settings.register_profile("one-gpu", deadline=None)
@@ -52,3 +58,31 @@ def label(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(label, value))}]"
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+CHROMIUM_ARGUMENTS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--headless",
+    "--no-first-run",
+    "--no-sandbox",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, driven by Playwright.
+
+    It ends with the module: while it runs, nothing else in the process can start an event loop.
+    """
+    need_module("playwright")
+    chromium = need_command("chromium", "apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        yield started
+        started.close()

@@ -6,13 +6,13 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gradelib.grading.course import Course
 from gradelib.grading.gradebook import nbgrader_of, open_gradebook
-from tests.conftest import need_command, need_module
+from tests.conftest import need_module
 from tests.course.tools import (
     POINTS,
     RIGHT,
@@ -26,6 +26,9 @@ from tests.course.tools import (
 )
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 def _page(course: Course, student: str = "ann") -> str:
@@ -182,12 +185,11 @@ def test_a_page_is_light_and_loads_nothing(course: Course) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_is_accessible_and_fits_a_phone(course: Course, scheme: str, tmp_path: Path) -> None:
-    need_module("playwright")
+def test_a_page_is_accessible_and_fits_a_phone(
+    course: Course, browser: Browser, scheme: str, tmp_path: Path
+) -> None:
     need_module("axe_playwright_python")
-    chromium = need_command("chromium", "apt-get install chromium")
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
 
     wrong = {
         "packed_bytes": "def packed_bytes(count, bits):\n    print('z' * 300)\n    return count * bits  # "
@@ -205,23 +207,19 @@ def test_a_page_is_accessible_and_fits_a_phone(course: Course, scheme: str, tmp_
     autograde(course)
     target = tmp_path / "page.html"
     target.write_text(_page(course), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)
-        problems: list[str] = []
-        page.on("console", lambda message: problems.append(message.text))
-        page.on(
-            "request",
-            lambda request: (
-                problems.append(request.url)
-                if not request.url.startswith(("file:", "data:"))
-                else None
-            ),
-        )
-        page.goto(target.as_uri())
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        found = Axe().run(page).response["violations"]
-        browser.close()
+    page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on(
+        "request",
+        lambda request: (
+            problems.append(request.url) if not request.url.startswith(("file:", "data:")) else None
+        ),
+    )
+    page.goto(target.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    found = Axe().run(page).response["violations"]
+    page.close()
     assert not problems
     assert not found, json.dumps(found, indent=1)[:3000]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from tests.conftest import need_command, need_module
+from tests.conftest import need_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
-CHROMIUM_ARGUMENTS = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--headless",
-    "--no-first-run",
-    "--no-sandbox",
-]
 THEMES = ("light", "dark")
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
@@ -139,19 +129,6 @@ def site_url(site: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium, driven by Playwright."""
-    need_module("playwright")
-    chromium = need_command("chromium", "apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
-        yield started
-        started.close()
 
 
 @pytest.fixture
