@@ -41,3 +41,17 @@ def model_shape(name: str) -> Shape:
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"unknown model {name!r}{hint}; known: {', '.join(model_names())}")
     return Shape.from_config(published_configs()[name])
+
+
+# Two heads share one pair of key and value heads; small enough to count by hand.
+TOY = Shape(
+    vocab=10,
+    hidden=4,
+    intermediate=6,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    head_dim=3,
+    tied=True,
+    gated=True,
+)

@@ -21,7 +21,7 @@ from gradelib.shapes import Shape
 from solutions import flops, roofline
 from solutions.layers import attention_layers, mlp_layers
 from solutions.parameters import parameter_count
-from solutions.shapes import model_shape
+from solutions.shapes import TOY, model_shape
 
 # Whole numbers above 2⁵³ are not exact as floats, and a quotient depends on the order of its steps.
 ROUNDING = relative(1e-9)
@@ -37,18 +37,6 @@ BAD_INPUT = "bad input"
 UNKNOWN_COUNTS = ("causal", "all", "masked", "used")
 UNKNOWN_METHODS = ("dora", "prefix", "frozen", "half")
 
-# Two heads share one pair of key and value heads; small enough to count by hand.
-TOY = Shape(
-    vocab=10,
-    hidden=4,
-    intermediate=6,
-    layers=1,
-    heads=2,
-    kv_heads=1,
-    head_dim=3,
-    tied=True,
-    gated=True,
-)
 # Models that PyTorch counted: the notebook shows the first two, hidden cases take the others.
 SHOWN = (model_shape("gemma3-270m"), model_shape("gemma3-4b"))
 COUNTED = (model_shape("gemma3-1b"), model_shape("gemma3-12b"))

@@ -17,7 +17,7 @@ from solutions import memory, parameters
 from solutions.dtypes import BITS, bits
 from solutions.optimizers import OPTIMIZERS
 from solutions.quantization import bits_per_weight
-from solutions.shapes import GEMMA3, model_names, model_shape
+from solutions.shapes import GEMMA3, TOY, model_names, model_shape
 
 GEMMA = "Gemma 3"
 OTHERS = "other models"
@@ -26,18 +26,6 @@ GIB = 2**30
 
 # The notebook counts these; hidden cases take others.
 SHOWN = ("gemma3-270m", "gemma3-4b", "gpt2", "llama3.2-1b")
-# Two heads share one pair of key and value heads; small enough to count by hand.
-TOY = Shape(
-    vocab=10,
-    hidden=4,
-    intermediate=6,
-    layers=1,
-    heads=2,
-    kv_heads=1,
-    head_dim=3,
-    tied=True,
-    gated=True,
-)
 
 
 def _draw_shape(draw: Draw, **fixed: Any) -> Shape:
