@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solutions.implementations.batching import collate, pack, padding_waste
+from solutions.batching import pack, padding_waste
+from solutions.implementations.batching import collate
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
