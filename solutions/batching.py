@@ -5,8 +5,15 @@ into full rows. Lengths alone decide; the tensors are made in `solutions.impleme
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from solutions.validation import require_whole
+from gradelib.shapes import Shape
+from solutions.flops import training_flops
+from solutions.validation import require_known, require_whole
+
+# Each example padded to the greatest length; to the longest of its batch; that, after sorting by
+# length; several examples to a row.
+WAYS = ("fixed", "padded", "sorted", "packed")
 
 
 def padding_waste(lengths: Sequence[int], batch_size: int, sort: bool = False) -> float:
@@ -54,3 +61,50 @@ def require_lengths(lengths: Sequence[int]) -> None:
         raise ValueError("there are no sequences: give at least one length")
     if min(lengths) < 1:
         raise ValueError(f"every sequence has at least one token: got a length of {min(lengths)}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one batch, each the indices of the examples in it, and the positions that a row has."""
+
+    rows: tuple[tuple[int, ...], ...]
+    width: int
+
+    @property
+    def positions(self) -> int:
+        return len(self.rows) * self.width
+
+
+def batches(lengths: Sequence[int], batch_size: int, max_length: int, way: str) -> list[Batch]:
+    """How examples of these lengths come to lie in batches of `batch_size` rows, in one of `WAYS`.
+
+    Lengths above `max_length` are cut to it. Packed rows are of at most `max_length`; they are
+    padded to the fullest of their batch. Raises `ValueError` as `pack` does, and for an unknown way
+    or a size below 1.
+    """
+    require_lengths(lengths)
+    require_whole(batch_size=batch_size, max_length=max_length)
+    require_known("way", way, WAYS)
+    kept = [min(length, max_length) for length in lengths]
+    if way == "packed":
+        rows = pack(kept, max_length)
+    else:
+        order = range(len(kept))
+        rows = [[i] for i in (sorted(order, key=lambda i: kept[i]) if way == "sorted" else order)]
+    made = []
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        longest = max(sum(kept[i] for i in row) for row in batch)
+        made.append(Batch(tuple(map(tuple, batch)), max_length if way == "fixed" else longest))
+    return made
+
+
+def epoch_flops(
+    shape: Shape, made: Sequence[Batch], method: str = "full", checkpointing: bool = False
+) -> float:
+    """Operations of training on every batch once. Padding is computed like text, and attention is
+    over all pairs of a row, also where a mask keeps its examples apart.
+    """
+    return sum(
+        training_flops(shape, len(batch.rows), batch.width, method, checkpointing) for batch in made
+    )

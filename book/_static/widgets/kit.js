@@ -295,6 +295,6 @@
     }
   }
 
-  const kit = { el, text, number, range, select, checkbox, button, count, fixed, bytes, share, table, tableToggle, stackedBars, linePlot, announcer, address, define };
+  const kit = { el, svg, canvas, text, number, range, select, checkbox, button, count, fixed, bytes, share, table, tableToggle, stackedBars, linePlot, announcer, address, define };
   window.oneGpu = Object.assign(window.oneGpu || {}, { kit });
 })();
