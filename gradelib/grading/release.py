@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradelib import cells
+from gradelib import cells, tiny_gemma
 from gradelib.checks import Check, PreparedCheck
 from gradelib.grading import inlining
 from gradelib.grading.errors import CourseError, Problem, SourceError
@@ -52,9 +52,17 @@ def public_checks(exercise: Exercise, prepared: Mapping[str, PreparedCheck]) -> 
 
 
 def attached(exercise: Exercise) -> dict[str, bytes]:
-    """The exercise's attachments, by relative path."""
+    """The exercise's attachments, by relative path. One that loads the tiny Gemma comes with it."""
     folder = exercise.path.parent
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in exercise.attachments}
+    files = {path.relative_to(folder).as_posix(): path for path in exercise.attachments}
+    if any("gradelib.tiny_gemma" in cell.text for cell in exercise.cells):
+        model = folder.parent / tiny_gemma.FOLDER
+        files |= {
+            path.relative_to(folder.parent).as_posix(): path
+            for path in sorted(model.rglob("*"))
+            if path.is_file()
+        }
+    return {relative: path.read_bytes() for relative, path in files.items()}
 
 
 def require_matching(exercise: Exercise, checks: Mapping[str, Check]) -> None:

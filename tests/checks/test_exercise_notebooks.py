@@ -10,6 +10,7 @@ import pytest
 
 from gradelib.cells import defined_names
 from gradelib.grading.inlining import fill
+from gradelib.grading.release import attached
 from gradelib.grading.source import Role
 from gradelib.notebook import release_text
 from gradelib.verdicts import Status, Verdict
@@ -26,6 +27,9 @@ def run(exercise: str, folder: Path, solved: bool) -> dict[str, Verdict]:
     names = frozenset(defined_names(source(exercise).setup))
     path = folder / f"{exercise}.checks.json"
     path.write_text(release_text(exercise, checks, names), encoding="utf-8")
+    for relative, content in attached(source(exercise)).items():
+        (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+        (folder / relative).write_bytes(content)
     namespace: dict[str, Any] = {}
     verdicts = {}
     for cell in source(exercise).cells:

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
+from gradelib.grading.release import attached
+from gradelib.grading.source import Exercise, Role, SourceCell
 from gradelib.shapes import Shape
 from gradelib.tiny_gemma import SIZES, find_tiny_gemma, load_tiny_gemma
 from solutions.parameters import parameter_count
@@ -148,6 +150,19 @@ def test_it_is_found_beside_a_notebook_and_in_a_checkout(
     assert find_tiny_gemma("small") == model
     monkeypatch.chdir(ROOT / "tests")
     assert find_tiny_gemma("small") == FOLDER / "small"
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_an_exercise_that_loads_it_comes_with_it(loads: bool) -> None:
+    text = "from gradelib.tiny_gemma import load_tiny_gemma" if loads else "print()"
+    path = ROOT / "exercises" / "99_new" / "99_new.md"
+    cells = (SourceCell(Role.SETUP, text, 1),)
+    files = attached(Exercise("99_new", path, "New", 5, "intro", "torch", cells))
+    assert set(files) == (
+        {file.relative_to(FOLDER.parent).as_posix() for file in FOLDER.rglob("*") if file.is_file()}
+        if loads
+        else set()
+    )
 
 
 def test_training_is_deterministic_and_lowers_the_loss() -> None:
