@@ -61,6 +61,11 @@ def expects_numbers(check: PreparedCheck) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def expects_text(check: PreparedCheck) -> bool:
+    """Whether the first case's answer is text."""
+    return isinstance(check.cases[0].expected.value, str)
+
+
 def has_rules(check: PreparedCheck) -> bool:
     """Whether rules decide, rather than a comparison of values."""
     return bool(check.rules)

@@ -29,6 +29,7 @@ from tests.checks.tasks import (
     each_task_where,
     each_wrong_answer,
     expects_numbers,
+    expects_text,
     has_changeable_inputs,
     has_inputs,
     has_rules,
@@ -90,6 +91,12 @@ BOOLEANS_WRITTEN_OTHERWISE = {
     "NumPy bool": np.bool_,
     "NumPy array of no dimension": np.array,
 }
+TEXTS_WRITTEN_OTHERWISE = {
+    "NumPy text": lambda value: np.str_(value) if isinstance(value, str) else value,
+    "subclass of text": lambda value: (
+        type("Name", (str,), {})(value) if isinstance(value, str) else value
+    ),
+}
 DICTIONARIES_WRITTEN_OTHERWISE = {
     "OrderedDict": OrderedDict,
     "read-only view": MappingProxyType,
@@ -114,6 +121,8 @@ def test_other_types_of_the_same_value_score_full_marks(exercise, task):
         written = DICTIONARIES_WRITTEN_OTHERWISE
     if isinstance(example, bool):
         written = BOOLEANS_WRITTEN_OTHERWISE
+    if isinstance(example, str):
+        written = TEXTS_WRITTEN_OTHERWISE
     for name, write in written.items():
         verdict = verdict_on(lambda *args, w=write, **kw: w(reference(*args, **kw)), check)
         assert verdict.status is Status.CORRECT, f"{name}: {verdict.message}"
@@ -233,6 +242,8 @@ def wrong_shapes(check: PreparedCheck, reference: Answer) -> dict[str, tuple[Ans
     }
 
 
+# Of a task whose answer is text, these are of the right kind.
+TEXTS = ("text with a unit", "the example's value")
 SHAPES = list(wrong_shapes(prepared(*next(iter(TASKS))), next(iter(TASKS.values())).reference))
 
 
@@ -248,6 +259,8 @@ def test_a_wrong_shape_is_rejected_with_its_status(exercise, task, shape):
     elif expects_numbers(check):
         assert verdict.status is status, verdict.message
         assert misconception in ("", verdict.misconception), verdict.message
+    elif expects_text(check) and shape in TEXTS:
+        assert verdict.status is Status.WRONG, verdict.message
     else:
         expected = Status.BAD_VALUE if status is Status.WRONG else status
         assert verdict.status is expected, verdict.message
