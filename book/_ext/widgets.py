@@ -6,7 +6,9 @@ the scripts draw, come from the same Python that grades the exercises. Looks and
 
 from __future__ import annotations
 
+import csv
 import json
+import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -249,6 +251,71 @@ def _gib(amount: int) -> str:
     return f"{amount / 2**30:.2f} GiB"
 
 
+# The lengths that the batch packing widget starts with, and from how many it draws others.
+PACKING_EXAMPLES = 24
+PACKING_QUANTILES = 100
+
+
+def squad_lengths(count: int) -> list[int]:
+    """`count` lengths that stand for those of SQuAD: the middle of each of as many equal parts."""
+    with (Path(__file__).parents[1] / "data/squad_lengths.csv").open(encoding="utf-8") as file:
+        rows = [(int(row["tokens"]), int(row["examples"])) for row in csv.DictReader(file)]
+    everything = [tokens for tokens, examples in rows for _ in range(examples)]
+    return [everything[(2 * i + 1) * len(everything) // (2 * count)] for i in range(count)]
+
+
+def packing_data() -> dict[str, Any]:
+    """Lengths to start with and to draw from, and what a position and a pair of them cost."""
+    from gradelib import Shape
+    from solutions.flops import training_flops
+
+    start = squad_lengths(PACKING_EXAMPLES)
+    random.Random(1).shuffle(start)
+    one, two = (training_flops(Shape.gemma3("4b"), 1, seq, "lora") for seq in (1, 2))
+    pair = (
+        two - 2 * one
+    ) / 2  # a step's operations are a multiple of the length and one of its square
+    return {
+        "title": "Gemma 3 4B",
+        "start": start,
+        "squad": squad_lengths(PACKING_QUANTILES),
+        "flops": {"position": one - pair, "pair": pair},
+    }
+
+
+def _packing_fallback() -> str:
+    from gradelib import Shape
+    from solutions.batching import WAYS, batches, epoch_flops
+
+    lengths = packing_data()["start"]
+    titles = (
+        "Fixed: each padded to the maximum",
+        "Padded: to the longest of its batch",
+        "Sorted: by length, then padded",
+        "Packed: several to a row",
+    )
+    rows = []
+    for title, way in zip(titles, WAYS, strict=True):
+        made = batches(lengths, 4, 384, way)
+        positions = sum(batch.positions for batch in made)
+        flops = epoch_flops(Shape.gemma3("4b"), made, "lora")
+        rows.append(
+            (
+                title,
+                str(len(made)),
+                f"{positions:,}",
+                f"{100 * (1 - sum(lengths) / positions):.1f} %",
+                f"{flops / 1e12:,.1f}",
+            )
+        )
+    header = ("Way", "Batches", "Positions", "Padding", "10¹² FLOPs")
+    return html_table(
+        f"{len(lengths)} examples of {sum(lengths):,} tokens, batches of four rows, at most 384 tokens",
+        header,
+        rows,
+    )
+
+
 WIDGETS = {
     "format_explorer": Widget(
         "Format explorer", ("formats.js", "format_explorer.js"), _formats_fallback
@@ -258,6 +325,12 @@ WIDGETS = {
         ("memory_model.js", "memory_ledger.js"),
         _ledger_fallback,
         {"memory_ledger_data.js": ("memoryData", memory_data)},
+    ),
+    "batch_packing": Widget(
+        "Batch packing",
+        ("batch_packing_model.js", "batch_packing.js"),
+        _packing_fallback,
+        {"packing_data.js": ("packingData", packing_data)},
     ),
 }
 

@@ -445,7 +445,7 @@ def test_a_number_taken_from_bits_is_read_back_as_the_same_number(explorer: Page
 
 # ---------------------------------------------------------------- what a reader does, for every widget
 
-NAMES = ["format_explorer", "memory_ledger"]
+NAMES = ["format_explorer", "memory_ledger", "batch_packing"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844), "narrow": (320, 640)}
 
 
@@ -516,6 +516,7 @@ def test_axe_finds_nothing_in_a_widget_that_was_used(
     used = {
         "format_explorer": "?n=nan&overflow=nan&block=0.3",
         "memory_ledger": "?method=qlora&seq=4096",
+        "batch_packing": "?way=packed&max=200",
     }
     page = open_tab(
         name, f"#{name}{used[name]}", viewport={"width": 390, "height": 844}, color_scheme="dark"
@@ -1040,6 +1041,137 @@ def test_plots_are_drawn_anew_when_the_window_changes(open_tab: Callable[..., Pa
                  .filter(([, r]) => r.left < box.left - 1 || r.right > box.right + 1).map(([words]) => words); }"""
     )
     assert outside == []
+
+
+# ---------------------------------------------------------------- batch packing
+
+
+@pytest.fixture(scope="module")
+def packing(browser: Browser, address: Callable[[str], str]) -> Iterator[Page]:
+    """A tab with the batch packing widget, for tests of what its scripts compute."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address("batch_packing"))
+    yield page
+    context.close()
+
+
+def test_batches_of_the_widget_are_those_of_the_reference(packing: Page) -> None:
+    from gradelib import Shape
+    from solutions.batching import WAYS, batches, epoch_flops, padding_waste
+
+    draw = random.Random(5)
+    settings = []
+    for longest in (1, 3, 40, 384, 8192):
+        for _ in range(60):
+            lengths = [draw.randint(1, longest) for _ in range(draw.randint(1, 64))]
+            maximum = draw.choice([max(16, longest), max(16, longest // 2), 8192])
+            settings.append([lengths, draw.randint(1, 64), maximum, draw.choice(WAYS)])
+    found = packing.evaluate(
+        """(settings) => settings.map(([lengths, size, max, way]) => {
+          const made = oneGpu.batching.batches(lengths, size, max, way);
+          return [made, oneGpu.batching.account(lengths, made, max, oneGpu.packingData.flops)];
+        })""",
+        settings,
+    )
+    for (lengths, size, maximum, way), (made, account) in zip(settings, found, strict=True):
+        wanted = batches(lengths, size, maximum, way)
+        assert [
+            (tuple(map(tuple, batch["rows"])), batch["width"], batch["positions"]) for batch in made
+        ] == [(batch.rows, batch.width, batch.positions) for batch in wanted], (lengths, size, way)
+        kept = [min(length, maximum) for length in lengths]
+        positions = sum(batch.positions for batch in wanted)
+        assert account["tokens"] == sum(kept)
+        assert account["cut"] == sum(lengths) - sum(kept)
+        assert account["positions"] == positions
+        assert account["waste"] == pytest.approx(1 - sum(kept) / positions, abs=1e-12)
+        if way in ("padded", "sorted"):
+            expected = padding_waste(kept, size, sort=way == "sorted")
+            assert account["waste"] == pytest.approx(expected, abs=1e-12)
+        flops = epoch_flops(Shape.gemma3("4b"), wanted, "lora")
+        assert account["operations"] == pytest.approx(flops, rel=1e-12)
+
+
+def test_the_batch_widget_shows_what_the_reference_gives(open_tab: Callable[..., Page]) -> None:
+    from gradelib import Shape
+    from solutions.batching import WAYS, batches, epoch_flops
+
+    page = open_tab("batch_packing")
+    page.get_by_label("Lengths of the examples").fill("100, 20 30;40 50 200")
+    page.get_by_label("Rows in a batch").fill("2")
+    page.get_by_label("Maximum length").fill("160")
+    page.get_by_label("Way").select_option("sorted")
+    lengths = [100, 20, 30, 40, 50, 160]
+    assert page.locator(".bp-headline").inner_text() == (
+        "Sorted: 400 tokens of text take 480 positions in 3 batches. 16.7 % is padding."
+    )
+    assert (
+        "One example is longer than the maximum: 40 tokens are cut off."
+        in page.locator(".w-note").first.inner_text()
+    )
+    rows = [row.split("\t") for row in page.locator(".bp-ways tbody tr").all_inner_texts()]
+    for way, cells in zip(WAYS, rows, strict=True):
+        made = batches(lengths, 2, 160, way)
+        positions = sum(batch.positions for batch in made)
+        flops = epoch_flops(Shape.gemma3("4b"), made, "lora")
+        assert [cell.strip() for cell in cells[1:]] == [
+            f"{positions:,}",
+            f"{100 * (1 - 400 / positions):.1f} %",
+            f"{flops / 1e12:,.1f}",
+        ]
+    assert page.locator(".w-plot rect.w-fill").count() == len(lengths)
+    assert page.locator(".w-plot rect.bp-frame").count() == 3
+    page.get_by_text("Show as table").click()
+    table = page.locator(".w-details .w-table tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in table] == ["1: 20, 30", "2: 40, 50", "3: 100, 160"]
+    page.get_by_label("Way").select_option("packed")
+    assert page.locator(".w-details .w-table tbody tr").first.inner_text().startswith("1: 160, 100")
+
+
+def test_lengths_that_make_no_sense_are_answered_with_a_sentence(
+    open_tab: Callable[..., Page],
+) -> None:
+    page = open_tab("batch_packing")
+    field = page.get_by_label("Lengths of the examples")
+    for wrong in ("", "0", "a", "1.5", "-3", "9000", "1 " * 65):
+        field.fill(wrong)
+        assert field.get_attribute("aria-invalid") == "true"
+        assert (
+            page.locator(".w-error:visible").inner_text().startswith("From 1 to 64 whole numbers")
+        )
+        assert page.locator(".bp-headline").inner_text().startswith("Nothing to show yet.")
+        assert not page.locator(".w-plot svg").first.is_visible(), "an old result is shown"
+    field.fill("5 6")
+    assert field.get_attribute("aria-invalid") is None
+    page.get_by_label("Maximum length").fill("5")
+    assert page.locator(".bp-headline").inner_text().startswith("Nothing to show yet. Maximum")
+    page.get_by_label("Maximum length").fill("50")
+    assert page.locator(".w-plot svg").first.is_visible()
+
+
+def test_the_batch_widget_is_used_spoken_and_linked_with_the_keyboard_alone(
+    open_tab: Callable[..., Page],
+) -> None:
+    page = open_tab("batch_packing", has_touch=True)
+    page.get_by_label("Way").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowUp")
+    assert page.get_by_label("Rows in a batch").input_value() == "5"
+    spoken = page.locator(".bp-headline").text_content()
+    assert spoken is not None
+    assert spoken.startswith("Sorted: ")
+    page.wait_for_function(
+        "(words) => document.querySelector('.widget [aria-live]').textContent === words", arg=spoken
+    )
+    page.wait_for_function("location.hash.includes('batch=5')")
+    other = open_tab("batch_packing", "#" + page.url.split("#")[1])
+    assert other.locator(".bp-headline").text_content() == spoken
+    broken = open_tab("batch_packing", "#batch_packing?lengths=x&batch=-1&max=1e9&way=%00")
+    assert broken.locator(".bp-headline").inner_text().startswith("Padded: ")
+    page.get_by_role("button", name="SQuAD, 24 others").tap()
+    assert len(page.get_by_label("Lengths of the examples").input_value().split()) == 24
+    assert page.locator(".bp-headline").text_content() != spoken
 
 
 # ---------------------------------------------------------------- the directive
