@@ -8,10 +8,11 @@ part is what stands beside a released notebook.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradelib.compare import Tolerance, difference, exact
+from gradelib.criteria import CRITERIA
 from gradelib.draw import Draw
 from gradelib.outcomes import Kind, Outcome, call
 from gradelib.plain import to_plain
@@ -64,6 +65,8 @@ class Check:
     misconceptions: known wrong answers, the most specific first.
     rules: for configurations: conditions on the value, in the order they are explained. With rules,
         values are not compared.
+    criterion: for tasks that have many right answers: the name of one of `gradelib.criteria`, which
+        finds what is wrong with a value. What it finds is compared, not the value.
     parts: weight of each named part of the cases, adding up to 1. The first part is the core:
         without it the others earn nothing.
     driver: `"gradelib.drivers…:function"` that uses the answer where calling it is not enough (see
@@ -78,6 +81,7 @@ class Check:
     tolerance: Tolerance = exact
     misconceptions: Sequence[Misconception] = ()
     rules: Sequence[Rule] = ()
+    criterion: str | None = None
     parts: dict[str, float] = field(default_factory=lambda: {ONLY_PART: 1.0})
     driver: str | None = None
     seconds: float = 5.0
@@ -88,6 +92,11 @@ class Check:
             raise ValueError("a check has at least one public case")
         if abs(sum(self.parts.values()) - 1) > 1e-9 or min(self.parts.values()) <= 0:
             raise ValueError(f"the parts' weights are positive and add up to 1, got {self.parts}")
+        if self.criterion is not None and (self.rules or self.criterion not in CRITERIA):
+            raise ValueError(
+                f"a criterion is one of {', '.join(CRITERIA)} and goes without rules, "
+                f"got {self.criterion!r}"
+            )
         if self.rules and self.rules[0].operation != "is-dictionary":
             raise ValueError("the first rule is is-dictionary: the others read the value's keys")
         ids = [known.id for known in self.misconceptions] + [rule.id for rule in self.rules]
@@ -118,6 +127,7 @@ class Check:
             dict(self.parts),
             self.driver,
             self.seconds,
+            self.criterion,
         )
         used = {one.part for one in cases}
         if used != set(self.parts):
@@ -139,11 +149,13 @@ class Check:
 
         def outcome(answer: Callable[..., Any]) -> Outcome:
             given = call(answer, args, kwargs, self.driver)
-            return Outcome(given.kind, given.value, given.errors)
+            return seen(Outcome(given.kind, given.value, given.errors), args, self.criterion)
 
         expected = outcome(self.reference)
         if expected.kind not in (Kind.VALUE, Kind.RAISED):
             raise ValueError(f"task {task!r}: the reference gave {expected} for {one}")
+        if self.criterion and expected.kind is Kind.VALUE and expected.value != []:
+            raise ValueError(f"task {task!r}: the reference's value has flaws: {expected.value}")
         if self.rules:
             broken = [rule.id for rule in self.rules if not rule.holds(expected.value)]
             if broken:
@@ -199,6 +211,7 @@ class PreparedCheck:
     parts: dict[str, float]
     driver: str | None
     seconds: float
+    criterion: str | None = None
 
     def public_data(self) -> dict[str, Any]:
         """The part a learner may have: visible cases and rules, as plain data."""
@@ -210,6 +223,7 @@ class PreparedCheck:
             "parts": self.parts,
             "driver": self.driver,
             "seconds": self.seconds,
+            "criterion": self.criterion,
         }
 
     @classmethod
@@ -224,7 +238,17 @@ class PreparedCheck:
             data["parts"],
             data["driver"],
             data["seconds"],
+            data.get("criterion"),
         )
+
+
+def seen(outcome: Outcome, args: Sequence[Any], criterion: str | None) -> Outcome:
+    """The outcome as it is compared: under a criterion, with what is wrong with the value in the
+    value's place. A value that is no list stays."""
+    if criterion is None or outcome.kind is not Kind.VALUE:
+        return outcome
+    flaws = CRITERIA[criterion](outcome.value, args)
+    return outcome if flaws is None else replace(outcome, value=flaws)
 
 
 def same_outcome(got: Outcome, expected: Outcome, tolerance: Tolerance) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gradelib.checks import PreparedCase, PreparedCheck, same_outcome
+from gradelib.checks import PreparedCase, PreparedCheck, same_outcome, seen
 from gradelib.compare import Difference, Differs, difference, kind_of
 from gradelib.limit import OutOfTimeError, time_limit
 from gradelib.outcomes import Kind, Outcome, call, load_driver, of_error
@@ -120,7 +120,7 @@ def _passes(outcome: Outcome, one: PreparedCase, check: PreparedCheck) -> bool:
         return False
     if check.rules:
         return outcome.kind is Kind.VALUE and _broken_rule(outcome.value, check) is None
-    return same_outcome(outcome, one.expected, check.tolerance)
+    return same_outcome(seen(outcome, one.args, check.criterion), one.expected, check.tolerance)
 
 
 def _broken_rule(value: Any, check: PreparedCheck) -> int | None:
@@ -200,6 +200,10 @@ def _explained(failing: _Tried, check: PreparedCheck) -> tuple[Status, Reason]:
         return Status.WRONG, reason("rule", value_text(outcome.value))
     if one.expected.kind is Kind.RAISED:
         return Status.WRONG, reason("no error", value_text(outcome.value), one.expected.errors[0])
+    if check.criterion is not None:
+        flaws = seen(outcome, one.args, check.criterion).value
+        if isinstance(flaws, list):
+            return Status.WRONG, reason("flawed", value_text(outcome.value), ", and ".join(flaws))
     found = difference(outcome.value, one.expected.value, check.tolerance)
     assert found is not None
     return _differing(found, outcome, one, reason)
@@ -245,7 +249,8 @@ def _known(tried: Sequence[_Tried], check: PreparedCheck) -> str | None:
     their own)."""
 
     def agrees(name: str, each: _Tried) -> bool:
-        return same_outcome(each.outcome, each.case.wrong[name], check.tolerance)
+        outcome = seen(each.outcome, each.case.args, check.criterion)
+        return same_outcome(outcome, each.case.wrong[name], check.tolerance)
 
     failing = [each for each in tried if not each.passed]
     first_part = [each for each in failing if each.case.part == failing[0].case.part]

@@ -50,20 +50,22 @@ def has_inputs(check: PreparedCheck) -> bool:
     return any(one.args for one in check.cases)
 
 
+def is_called_directly(check: PreparedCheck) -> bool:
+    """Whether the answer is called with a case's inputs; a driver may use it otherwise."""
+    return check.driver is None
+
+
 def has_changeable_inputs(check: PreparedCheck) -> bool:
-    """Whether an argument is a list or a dictionary."""
-    return any(isinstance(arg, (list, dict)) for one in check.cases for arg in one.args)
+    """Whether an argument that the answer gets is a list or a dictionary."""
+    return is_called_directly(check) and any(
+        isinstance(arg, (list, dict)) for one in check.cases for arg in one.args
+    )
 
 
 def expects_numbers(check: PreparedCheck) -> bool:
     """Whether the first case's answer is a number."""
     value = check.cases[0].expected.value
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def expects_text(check: PreparedCheck) -> bool:
-    """Whether the first case's answer is text."""
-    return isinstance(check.cases[0].expected.value, str)
 
 
 def has_rules(check: PreparedCheck) -> bool:

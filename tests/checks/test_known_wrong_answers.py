@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gradelib.checks import PreparedCase, PreparedCheck
+from gradelib.compare import kind_of
 from gradelib.judging import LocalAnswer, judge
 from gradelib.outcomes import Kind
 from gradelib.plain import Array, dumps
@@ -29,10 +30,10 @@ from tests.checks.tasks import (
     each_task_where,
     each_wrong_answer,
     expects_numbers,
-    expects_text,
     has_changeable_inputs,
     has_inputs,
     has_rules,
+    is_called_directly,
     prepared,
     stub,
 )
@@ -111,7 +112,7 @@ DICTIONARIES_WRITTEN_OTHERWISE = {
 }
 
 
-@each_task
+@each_task_where(is_called_directly)
 def test_other_types_of_the_same_value_score_full_marks(exercise, task):
     check = prepared(exercise, task)
     reference = TASKS[exercise, task].reference
@@ -242,13 +243,17 @@ def wrong_shapes(check: PreparedCheck, reference: Answer) -> dict[str, tuple[Ans
     }
 
 
-# Of a task whose answer is text, these are of the right kind.
-TEXTS = ("text with a unit", "the example's value")
+# What is of the right kind all the same, by the kind of the right answer.
+OF_RIGHT_KIND = {
+    "text": ("text with a unit", "the example's value"),
+    "a list": ("tuple", "the example's value"),
+    "a dictionary": ("the example's value",),
+}
 SHAPES = list(wrong_shapes(prepared(*next(iter(TASKS))), next(iter(TASKS.values())).reference))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@each_task
+@each_task_where(is_called_directly)
 def test_a_wrong_shape_is_rejected_with_its_status(exercise, task, shape):
     check = prepared(exercise, task)
     answer, status, misconception = wrong_shapes(check, TASKS[exercise, task].reference)[shape]
@@ -259,7 +264,7 @@ def test_a_wrong_shape_is_rejected_with_its_status(exercise, task, shape):
     elif expects_numbers(check):
         assert verdict.status is status, verdict.message
         assert misconception in ("", verdict.misconception), verdict.message
-    elif expects_text(check) and shape in TEXTS:
+    elif not check.rules and shape in OF_RIGHT_KIND.get(kind_of(check.cases[0].expected.value), ()):
         assert verdict.status is Status.WRONG, verdict.message
     else:
         expected = Status.BAD_VALUE if status is Status.WRONG else status
@@ -282,7 +287,7 @@ def test_an_answer_that_changes_its_input_is_rejected(exercise, task):
     assert (verdict.score, verdict.misconception) == (0, "mutates its input")
 
 
-@each_task
+@each_task_where(is_called_directly)
 def test_an_answer_that_remembers_calls_is_rejected(exercise, task):
     check = prepared(exercise, task)
     reference = TASKS[exercise, task].reference
@@ -330,7 +335,7 @@ HIDDEN_FAILURES: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("failure", HIDDEN_FAILURES)
-@each_task_where(has_inputs)
+@each_task_where(lambda check: has_inputs(check) and is_called_directly(check))
 def test_failing_hidden_cases_alone_tells_nothing_of_them(exercise, task, failure):
     messages = set()
     for seed in SEEDS:

@@ -1,0 +1,68 @@
+"""Criteria: what is wrong with an answer's value, where many values are right.
+
+A criterion knows a case's inputs and reads the value; an answer passes where nothing is wrong. It
+runs where the judge runs, on plain data that a learner's code may have made up, so it trusts
+nothing in it. It is named, not released as code: the same one runs in a notebook and in grading.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradelib.plain import Array
+
+# Of a value and the inputs: what is wrong with it, or None where it is no list at all.
+Criterion = Callable[[Any, Sequence[Any]], list[str] | None]
+CRITERIA: dict[str, Criterion] = {}
+
+NO_ROWS = "a row is not a list of whole numbers"
+NO_POSITION = "a number is no position in `lengths`"
+LOST = "a sequence is in no row"
+TWICE = "a sequence is there twice"
+TOO_LONG = "a row holds more than `max_length` tokens"
+TOO_MANY = "there are too many rows"
+
+
+def criterion(function: Criterion) -> Criterion:
+    """Make a function available to checks under its own name, with dashes for underscores."""
+    CRITERIA[function.__name__.replace("_", "-")] = function
+    return function
+
+
+@criterion
+def packing(value: Any, inputs: Sequence[Any]) -> list[str] | None:
+    """Rows of positions in `lengths`: each sequence whole and once, no row above `max_length`
+    tokens, and at most 11/9 of the fewest rows that any packing needs, plus 6/9."""
+    lengths, max_length = inputs
+    rows = _listed(value)
+    if rows is None:
+        return None
+    rows = [_listed(row) for row in rows]
+    if not all(isinstance(row, list) and all(type(i) is int for i in row) for row in rows):
+        return [NO_ROWS]
+    placed = Counter(i for row in rows for i in row)
+    if not all(0 <= i < len(lengths) for i in placed):
+        return [NO_POSITION]
+    found = {
+        LOST: len(placed) < len(lengths),
+        TWICE: any(count > 1 for count in placed.values()),
+        TOO_LONG: any(sum(lengths[i] for i in row) > max_length for row in rows),
+        TOO_MANY: 9 * len(rows) > 11 * fewest_rows(lengths, max_length) + 6,
+    }
+    return [flaw for flaw, there in found.items() if there]
+
+
+def fewest_rows(lengths: Sequence[int], max_length: int) -> int:
+    """A number of rows that no packing can do with less: all tokens in full rows, or each sequence
+    of more than half a row in a row of its own. A check's cases are such that it is reached."""
+    halves = sum(2 * length > max_length for length in lengths)
+    return max(-(-sum(lengths) // max_length), halves)
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """A list, or an array's values as one; None for anything else."""
+    if isinstance(value, Array) and value.shape:
+        value = value.tolist()
+    return value if isinstance(value, list) else None
