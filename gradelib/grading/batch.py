@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -216,6 +216,7 @@ class _Batch:
                 except IsolationError as error:
                     raise CourseError(str(error)) from error
                 except workers.lost:
+                    workers.require_alive()
                     if solo:
                         self.report.failed[found.student] = "its worker ended, twice"
                     else:
@@ -309,8 +310,11 @@ class _Workers(Protocol):
         """Units to have under way at a time."""
 
     @property
-    def lost(self) -> type[BaseException]:
+    def lost(self) -> tuple[type[BaseException], ...]:
         """What a unit's future raises when its worker died."""
+
+    def require_alive(self) -> None:
+        """Raise CourseError when no worker can take the place of a lost one."""
 
     def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
         """Start one unit."""
@@ -322,7 +326,7 @@ class _Workers(Protocol):
 class _Pool:
     """Worker processes on this machine. A new pool takes the place of one whose worker died."""
 
-    lost = BrokenProcessPool
+    lost = (BrokenProcessPool,)
 
     def __init__(self, jobs: int, context: Context) -> None:
         self.jobs = jobs
@@ -332,6 +336,9 @@ class _Pool:
     @property
     def slots(self) -> int:
         return 2 * self.jobs
+
+    def require_alive(self) -> None:
+        """`submit` makes a new pool."""
 
     def _new(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
@@ -351,33 +358,52 @@ class _Pool:
 
 
 class _Dask:
-    """Workers of a Dask cluster, by its scheduler's address."""
+    """Workers of a Dask cluster, by its scheduler's address. Workers may come and go.
+
+    Each unit carries all it needs: data scattered to the workers beforehand would be lost with
+    the last worker that holds it, and its units with it.
+    """
 
     def __init__(self, address: str, context: Context) -> None:
         try:
             import distributed
         except ImportError as error:
             raise CourseError("--scheduler needs Dask: pip install distributed") from error
-        self.lost: type[BaseException] = distributed.KilledWorker
+        self.lost: tuple[type[BaseException], ...] = (
+            distributed.KilledWorker,
+            CancelledError,
+        )
         try:
             self.client = distributed.Client(address, timeout="10s")  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError, ValueError) as error:
             raise CourseError(f"no Dask scheduler answers at {address}: {error}") from error
-        self.context = self.client.scatter(context, broadcast=True)  # type: ignore[no-untyped-call]
+        self.address = address
+        self.context = unit.packed(context)
         self.executor = self.client.get_executor(pure=False)  # type: ignore[no-untyped-call]
 
     @property
     def slots(self) -> int:
-        threads = self.client.nthreads()  # type: ignore[no-untyped-call]
+        try:
+            threads = self.client.nthreads()  # type: ignore[no-untyped-call]
+        except (OSError, TimeoutError):
+            self.require_alive()
+            raise
         return max(2, 2 * sum(map(int, threads.values())))
 
+    def require_alive(self) -> None:
+        if self.client.status != "running":
+            raise CourseError(
+                f"the Dask scheduler at {self.address} is gone; what was graded is kept: "
+                "give the same command again to go on"
+            )
+
     def submit(self, student: str, files: Mapping[str, bytes]) -> Future[Graded]:
-        made: Future[Graded] = self.executor.submit(unit.grade_unit, student, files, self.context)
+        made: Future[Graded] = self.executor.submit(unit.grade_packed, student, files, self.context)
         return made
 
     def close(self) -> None:
         self.executor.shutdown(wait=False)
-        self.client.close()  # type: ignore[no-untyped-call]
+        self.client.close(timeout=2)  # type: ignore[no-untyped-call]
 
 
 # -- saving

@@ -430,42 +430,83 @@ def _processes() -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
+class _Cluster:
+    """A Dask scheduler and workers, each a process of its own."""
+
+    def __init__(self, folder: Path, running: list[subprocess.Popen[bytes]]) -> None:
+        self.folder = folder
+        self.running = running
+        self.where = folder / "scheduler.json"
+        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard")
+        deadline = time.monotonic() + 60
+        while not self.where.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.address = json.loads(self.where.read_text())["address"]
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", *arguments, "--scheduler-file", str(self.where)]
+        process = subprocess.Popen(
+            command, env=_environment(), cwd=self.folder, stderr=subprocess.DEVNULL
+        )
+        self.running.append(process)
+        return process
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        return self._start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("others", ["at work", "not yet there"])
 def test_a_cluster_gives_the_same_and_survives_the_loss_of_a_worker(
-    course: Course, tmp_path: Path
+    course: Course, tmp_path: Path, others: str
 ) -> None:
     need_module("distributed")
     hand_in_honest(course, 30)
     hand_in_trouble(course, 10)
     alone = _copy(course, "alone")
     batch.grade_class(alone, TINY, jobs=2)
-    where = tmp_path / "scheduler.json"
-
-    def dask(*arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dask", *arguments, "--scheduler-file", str(where)]
-        return subprocess.Popen(
-            command, env=_environment(), cwd=tmp_path, stderr=subprocess.DEVNULL
-        )
-
     with _processes() as running:
-        running.append(dask("scheduler", "--port", "0", "--no-dashboard"))
-        deadline = time.monotonic() + 60
-        while not where.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        address = json.loads(where.read_text())["address"]
-        for _ in range(2):
-            running.append(dask("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard"))
+        cluster = _Cluster(tmp_path, running)
+        first = cluster.worker()
+        if others == "at work":
+            cluster.worker()
         killed = []
 
         def progress(done: int, _total: int) -> None:
             if done >= 5 and not killed:
-                killed.append(running[1])
-                running[1].kill()
+                killed.append(first)
+                first.kill()
+                if others == "not yet there":
+                    cluster.worker()
 
-        report = batch.grade_class(course, TINY, scheduler=address, progress=progress)
+        report = batch.grade_class(course, TINY, scheduler=cluster.address, progress=progress)
     assert killed
     assert len(report.graded) == 40
     assert not report.failed
+    assert gradebook_rows(course) == gradebook_rows(alone)
+    assert _files(course) == _files(alone)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_ends_in_the_middle_is_a_clear_error_and_nothing_is_lost(
+    course: Course, tmp_path: Path
+) -> None:
+    need_module("distributed")
+    hand_in_honest(course, 20)
+    alone = _copy(course, "alone")
+    batch.grade_class(alone, TINY)
+    with _processes() as running:
+        cluster = _Cluster(tmp_path, running)
+        cluster.worker()
+
+        def progress(done: int, _total: int) -> None:
+            if done >= 5:
+                cluster.scheduler.kill()
+
+        with pytest.raises(CourseError, match=r"scheduler at .* is gone"):
+            batch.grade_class(course, TINY, scheduler=cluster.address, progress=progress)
+    report = batch.grade_class(course, TINY)
+    assert report.resumed + len(report.already) >= 5
     assert gradebook_rows(course) == gradebook_rows(alone)
     assert _files(course) == _files(alone)
 
