@@ -52,7 +52,11 @@ def gradient_exponents() -> dict[str, Counter[int | str]]:
 
     def watch(name: str) -> Any:
         kind = "logits" if name == "lm_head" else "activations"
-        return lambda module, inputs, grads: counted[kind].update(exponents(grads[0]))
+
+        def count(_module: Any, _inputs: Any, grads: Any) -> None:
+            counted[kind].update(exponents(grads[0]))
+
+        return count
 
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
@@ -70,7 +74,8 @@ def main() -> None:
     with (DATA / "gradient_exponents.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["exponent", *KINDS])
-        for exponent in [ZERO, *found]:
+        exponents_found: list[int | str] = [ZERO, *found]
+        for exponent in exponents_found:
             writer.writerow([exponent, *(counted[kind][exponent] for kind in KINDS)])
     made = {
         "counts": f"gradients of one backward pass of tiny Gemma (large) in float32, {BATCH} sequences of {SEQ} tokens, the mean loss of all, by exponent: 2^exponent <= |value| < 2^(exponent + 1)",
