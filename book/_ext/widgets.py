@@ -316,6 +316,112 @@ def _packing_fallback() -> str:
     )
 
 
+# The formats in which a model is multiplied in training; each card has a peak for some of them.
+COMPUTE_DTYPES = ("float32", "tfloat32", "float16", "bfloat16")
+
+
+def flops_data() -> dict[str, Any]:
+    """Cards with their dense peaks, for the widgets that turn operations into time."""
+    from solutions.hardware import gpu, gpu_names
+
+    cards = [gpu(name) for name in gpu_names() if not name.startswith("tpu")]
+    return {
+        "dtypes": COMPUTE_DTYPES,
+        "gpus": {
+            card.name: {
+                "title": re.sub(r"^NVIDIA (GeForce )?", "", card.title),
+                "peaks": {
+                    dtype: card.peak(dtype) for dtype in COMPUTE_DTYPES if card.is_native(dtype)
+                },
+                "bandwidth": card.bandwidth_bytes_per_s,
+                "bytes": card.usable_bytes or card.capacity_bytes,
+                "tdp_w": card.tdp_w,
+                "note": card.note,
+            }
+            for card in cards
+        },
+    }
+
+
+# The chapter's run, and the cards of its table with the format in which each multiplies it.
+_FALLBACK_RUN = {"tokens": 1_000_000, "seq": 1024, "rank": 16}
+_FALLBACK_CARDS = (
+    ("t4", "float32"),
+    ("l4", "bfloat16"),
+    ("rtx3090", "bfloat16"),
+    ("a100-40gb", "bfloat16"),
+    ("h100-sxm", "bfloat16"),
+)
+_FALLBACK_UTILIZATION = 0.3
+
+
+def _hours_fallback() -> str:
+    from solutions.hardware import gpu
+    from solutions.run_cost import Run, run_flops, run_seconds
+    from solutions.shapes import model_shape
+
+    runs = {
+        title: Run(shape=model_shape("gemma3-4b"), **_FALLBACK_RUN, **fields)
+        for title, fields in {
+            "Full": {},
+            "LoRA": {"method": "lora"},
+            "LoRA, checkpointing": {"method": "lora", "checkpointing": True},
+        }.items()
+    }
+    operations = [scientific(sum(run_flops(run).values()), digits=3) for run in runs.values()]
+    rows: list[tuple[str, ...]] = [("Operations", *operations)]
+    for name, dtype in _FALLBACK_CARDS:
+        peak = gpu(name).peak(dtype)
+        minutes = [
+            f"{run_seconds(run, peak, _FALLBACK_UTILIZATION) / 60:,.0f} min"
+            for run in runs.values()
+        ]
+        rows.append((f"{gpu(name).title}, {dtype}", *minutes))
+    caption = (
+        "Gemma 3 4B, a million tokens in sequences of 1,024, at 30 % of each card's dense peak"
+    )
+    return html_table(caption, ("", *runs), rows)
+
+
+def _roofline_fallback() -> str:
+    from solutions import flops, traffic
+    from solutions.hardware import gpu
+    from solutions.roofline import (
+        arithmetic_intensity,
+        attainable_flops_per_s,
+        is_memory_bound,
+    )
+    from solutions.shapes import model_shape
+
+    shape, card, dtype = model_shape("gemma3-4b"), gpu("l4"), "bfloat16"
+    roof = card.peak(dtype), card.bandwidth_bytes_per_s
+    work = {
+        "Prefill, 1,024 tokens": (
+            flops.prefill_flops(shape, 1, 1024),
+            traffic.prefill_bytes_moved(shape, 1, 1024, dtype),
+        )
+    }
+    for batch in (1, 8, 64):
+        work[f"Decoding, {batch} at once"] = (
+            flops.decode_flops(shape, batch, 1024),
+            traffic.decode_bytes_moved(shape, batch, 1024, dtype),
+        )
+    rows = []
+    for title, (operations, moved) in work.items():
+        intensity = arithmetic_intensity(operations, moved)
+        bound = "memory" if is_memory_bound(operations, moved, *roof) else "arithmetic"
+        attainable = attainable_flops_per_s(intensity, *roof)
+        rows.append((title, f"{intensity:,.1f}", bound, f"{attainable / 1e12:,.1f} TFLOP/s"))
+    header = ("Work", "Operations for each byte", "Waits for", "Speed at best")
+    return html_table("Gemma 3 4B on an L4, in bfloat16", header, rows)
+
+
+# Models, formats and sizes are those of the memory ledger.
+_FLOPS_DATA = {
+    "memory_ledger_data.js": ("memoryData", memory_data),
+    "flops_data.js": ("flopsData", flops_data),
+}
+
 WIDGETS = {
     "format_explorer": Widget(
         "Format explorer", ("formats.js", "format_explorer.js"), _formats_fallback
@@ -331,6 +437,18 @@ WIDGETS = {
         ("batch_packing_model.js", "batch_packing.js"),
         _packing_fallback,
         {"packing_data.js": ("packingData", packing_data)},
+    ),
+    "flops_to_hours": Widget(
+        "From FLOPs to hours",
+        ("memory_model.js", "flops_model.js", "flops_to_hours.js"),
+        _hours_fallback,
+        _FLOPS_DATA,
+    ),
+    "roofline": Widget(
+        "Roofline",
+        ("memory_model.js", "flops_model.js", "roofline.js"),
+        _roofline_fallback,
+        _FLOPS_DATA,
     ),
 }
 

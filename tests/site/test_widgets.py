@@ -445,7 +445,7 @@ def test_a_number_taken_from_bits_is_read_back_as_the_same_number(explorer: Page
 
 # ---------------------------------------------------------------- what a reader does, for every widget
 
-NAMES = ["format_explorer", "memory_ledger", "batch_packing"]
+NAMES = ["format_explorer", "memory_ledger", "batch_packing", "flops_to_hours", "roofline"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844), "narrow": (320, 640)}
 
 
@@ -517,6 +517,8 @@ def test_axe_finds_nothing_in_a_widget_that_was_used(
         "format_explorer": "?n=nan&overflow=nan&block=0.3",
         "memory_ledger": "?method=qlora&seq=4096",
         "batch_packing": "?way=packed&max=200",
+        "flops_to_hours": "?gpu=t4&seq=4096",
+        "roofline": "?gpu=h100-sxm&batch=64&method=qlora",
     }
     page = open_tab(
         name, f"#{name}{used[name]}", viewport={"width": 390, "height": 844}, color_scheme="dark"
@@ -1172,6 +1174,269 @@ def test_the_batch_widget_is_used_spoken_and_linked_with_the_keyboard_alone(
     page.get_by_role("button", name="SQuAD, 24 others").tap()
     assert len(page.get_by_label("Lengths of the examples").input_value().split()) == 24
     assert page.locator(".bp-headline").text_content() != spoken
+
+
+# ---------------------------------------------------------------- from FLOPs to hours, and the roofline
+
+
+@pytest.fixture(scope="module")
+def hours(browser: Browser, address: Callable[[str], str]) -> Iterator[Page]:
+    """A tab with the calculator, for tests of what its scripts compute."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address("flops_to_hours"))
+    yield page
+    context.close()
+
+
+def _same(found: Any, wanted: Any, where: str) -> list[str]:
+    """What differs by more than the rounding of floats, leaf by leaf."""
+    if isinstance(wanted, dict):
+        if found.keys() != wanted.keys():
+            return [f"{where}: {sorted(found)}, not {sorted(wanted)}"]
+        return [
+            line for key in wanted for line in _same(found[key], wanted[key], f"{where}: {key}")
+        ]
+    if isinstance(wanted, bool) or wanted is None:
+        return [] if found is wanted else [f"{where}: {found}, not {wanted}"]
+    return [] if math.isclose(found, wanted, rel_tol=1e-12) else [f"{where}: {found}, not {wanted}"]
+
+
+def test_runs_take_what_the_reference_gives(hours: Page, widgets: ModuleType) -> None:
+    from tests.site.golden.flops import run_reference, runs
+
+    drawn = runs(widgets.LEDGER_MODELS, 800)
+    found = hours.evaluate(
+        """(runs) => runs.map((run) => ({
+          parts: oneGpu.flops.runFlops(run), way: oneGpu.flops.againstRule(run), seconds: oneGpu.flops.runSeconds(run, 121e12, 0.3),
+          mfu: oneGpu.flops.runMfu(run, 121e12, 0.3),
+          forward: oneGpu.flops.forwardParts(oneGpu.memoryData.models[run.model], run.seq)}))""",
+        drawn,
+    )
+    wrong = [
+        line
+        for run, got in zip(drawn, found, strict=True)
+        for line in _same(got, run_reference(run, 121e12, 0.3), str(run))
+    ]
+    assert not wrong, f"{len(wrong)} differ, the first: {wrong[0]}"
+
+
+def test_energy_is_what_the_command_line_gives(hours: Page) -> None:
+    from solutions.hardware import gpu
+    from tests.site.golden.flops import energy_reference
+
+    cards = hours.evaluate("Object.keys(oneGpu.flopsData.gpus)")
+    assert len(cards) >= 10
+    found = hours.evaluate(
+        "Object.values(oneGpu.flopsData.gpus).map((card) => oneGpu.flops.energyKwh(card, 12345))"
+    )
+    assert not _same(
+        dict(zip(cards, found, strict=True)),
+        {name: energy_reference(gpu(name), 12345) for name in cards},
+        "kWh",
+    )
+
+
+def test_work_lies_under_the_roof_where_the_reference_puts_it(
+    hours: Page, widgets: ModuleType
+) -> None:
+    from tests.site.golden.flops import work, work_reference
+
+    peaks = {name: list(card["peaks"]) for name, card in widgets.flops_data()["gpus"].items()}
+    drawn = work(widgets.LEDGER_MODELS, peaks, 600)
+    found = hours.evaluate(
+        "(all) => all.map((work) => ({...oneGpu.flops.placeWork(work), needed: oneGpu.flops.memoryNeeded(work)}))",
+        drawn,
+    )
+    wrong = [
+        line
+        for one, got in zip(drawn, found, strict=True)
+        for line in _same(got, work_reference(one), str(one))
+    ]
+    assert not wrong, f"{len(wrong)} differ, the first: {wrong[0]}"
+    bounds = {(kind, got[kind]["memoryBound"]) for got in found for kind in got if kind != "needed"}
+    assert len(bounds) == 6, "each kind of work is seen on both sides of the ridge"
+
+
+def test_the_calculator_shows_operations_and_hours_of_the_reference(
+    open_tab: Callable[..., Page],
+) -> None:
+    from solutions.hardware import gpu
+    from solutions.run_cost import Run, run_flops, run_seconds
+    from solutions.shapes import model_shape
+
+    page = open_tab("flops_to_hours")
+    page.get_by_label("Model").select_option("gemma3-12b")
+    page.get_by_label("Method").select_option("qlora")
+    page.get_by_label("Adapter rank").select_option("64")
+    page.get_by_label("Length given in").select_option("steps")
+    page.get_by_label("Steps", exact=True).fill("2000")
+    page.get_by_label("Batch, sequences").fill("4")
+    page.get_by_label("Sequence, tokens").fill("2048")
+    page.get_by_label("Card").select_option("a100-40gb")
+    page.get_by_label("Share of the peak").fill("40")
+    run = Run(
+        shape=model_shape("gemma3-12b"),
+        tokens=2000 * 4 * 2048,
+        seq=2048,
+        method="qlora",
+        rank=64,
+        checkpointing=True,
+    )
+    total = sum(run_flops(run).values())
+    hours = run_seconds(run, gpu("a100-40gb").peak("bfloat16"), 0.4) / 3600
+    said = page.locator(".w-headline").inner_text()
+    mantissa, exponent = f"{total:.2e}".split("e+")
+    raised = exponent.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    assert f"QLoRA of Gemma 3 12B on 16,384,000 tokens: {mantissa} × 10{raised} operations" in said
+    assert f"On the A100 SXM 40 GB, at 40 % of its peak: {hours:.1f} hours." in said
+    table = page.locator(".widget table", has_text="From the rule of thumb to the count")
+    rows = [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+    shares = [float(row[2].replace("−", "-").removesuffix(" %")) for row in rows]
+    assert sum(shares[:-1]) == pytest.approx(100, abs=0.3)
+    assert shares[-1] == 100
+
+
+def test_a_format_that_a_card_lacks_gets_no_time(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("flops_to_hours", "#flops_to_hours?gpu=t4")
+    headline = page.locator(".w-headline")
+    assert "No time for the T4 in bfloat16" in headline.inner_text()
+    assert "PyTorch emulates bfloat16" in headline.inner_text()
+    assert page.get_by_text("Tokens a second").count() == 0
+    page.get_by_label("Multiplies in").select_option("float16")
+    assert "On the T4, at 30 % of its peak" in headline.inner_text()
+    assert page.get_by_text("Tokens a second").is_visible()
+    warning = page.locator(".w-note", has_text="overflow in float16")
+    assert warning.is_visible()
+    page.get_by_label("Multiplies in").select_option("float32")
+    assert not warning.is_visible()
+    page.get_by_label("Multiplies in").select_option("bfloat16")
+    assert not page.get_by_text("Tokens a second").is_visible()
+    other = open_tab("roofline", "#roofline?gpu=t4")
+    assert (
+        "No roof yet. No dense peak is known of the T4" in other.locator(".w-headline").inner_text()
+    )
+    assert not other.locator(".w-plot svg").is_visible()
+    other.get_by_label("Multiplies in").select_option("float16")
+    assert other.locator(".w-plot svg").is_visible()
+
+
+def test_a_field_that_is_hidden_cannot_be_wrong(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("flops_to_hours")
+    page.get_by_label("Tokens in all").fill("0")
+    headline = page.locator(".w-headline")
+    assert headline.inner_text().startswith("No estimate yet. Tokens in all")
+    assert not page.locator(".w-plot svg").first.is_visible(), "an old result is shown"
+    page.wait_for_selector("[aria-live]:text('No estimate yet')", state="attached")
+    page.get_by_label("Length given in").select_option("steps")
+    assert " operations" in headline.inner_text()
+    page.get_by_label("Steps", exact=True).fill("1.5")
+    assert headline.inner_text().startswith("No estimate yet. Steps")
+    page.get_by_label("Steps", exact=True).fill("15")
+    assert " operations" in headline.inner_text()
+    assert not page.get_by_label("Tokens in all").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "expected"),
+    [
+        ("flops_to_hours", {"Method": "ArrowDown"}, "QLoRA of Gemma 3 4B"),
+        ("roofline", {"Card": "ArrowUp", "Multiplies in": "ArrowUp"}, "on the T4 in float16"),
+    ],
+)
+def test_calculator_and_roofline_are_used_spoken_and_linked_with_the_keyboard_alone(
+    open_tab: Callable[..., Page], name: str, keys: dict[str, str], expected: str
+) -> None:
+    page = open_tab(name)
+    assert page.locator(".widget [aria-live]").text_content() == ""
+    for label, key in keys.items():
+        page.get_by_label(label).first.focus()
+        page.keyboard.press(key)
+    while page.evaluate("document.activeElement.type") != "checkbox":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    spoken = page.locator(".w-headline").text_content()
+    assert expected in spoken
+    page.wait_for_function(
+        "(words) => document.querySelector('.widget [aria-live]').textContent === words", arg=spoken
+    )
+    page.wait_for_function("location.hash.includes('checkpointing=false')")
+    other = open_tab(name, "#" + page.url.split("#")[1])
+    assert other.locator(".w-headline").text_content() == spoken
+    assert not other.get_by_label("Gradient checkpointing").is_checked()
+    start = open_tab(name).locator(".w-headline").text_content()
+    broken = open_tab(
+        name, f"#{name}?model=banana&gpu=x&batch=-3&seq=1e99&percent=0&tokens=&rank=5"
+    )
+    assert broken.locator(".w-headline").text_content() == start
+
+
+def test_the_roofline_shows_the_points_and_the_table_of_the_reference(
+    open_tab: Callable[..., Page],
+) -> None:
+    from solutions import flops, roofline, traffic
+    from solutions.hardware import gpu
+    from solutions.shapes import model_shape
+
+    page = open_tab("roofline", "#roofline?batch=8&context=4096&weights=nf4-dq")
+    shape, card = model_shape("gemma3-4b"), gpu("l4")
+    roof = card.peak("bfloat16"), card.bandwidth_bytes_per_s
+    table = page.locator(".widget-body table").first
+    cells = {
+        row[0]: row[1:]
+        for row in (line.split("\t") for line in table.locator("tbody tr").all_inner_texts())
+    }
+    operations = flops.decode_flops(shape, 8, 4096)
+    moved = traffic.decode_bytes_moved(shape, 8, 4096, "bfloat16", "nf4-dq")
+    assert cells["GB that move, at least"][1].strip() == f"{moved / 1e9:.2f}"
+    assert cells["Waits for"] == ["arithmetic", "memory", "arithmetic"]
+    # A rectangle of the plot for each point: prefill, decoding and training, and the small rings.
+    assert page.locator(".w-plot svg g > path.w-fill").count() == 3
+    assert page.locator(".w-plot svg circle.w-trail").count() == 11
+    page.get_by_text("Show as table").click()
+    rows = {
+        row[0]: row[1:]
+        for row in (
+            line.split("\t")
+            for line in page.locator(".w-details table", has_text="Decoding at a context")
+            .locator("tbody tr")
+            .all_inner_texts()
+        )
+    }
+    for batch in (1, 8, 1024):
+        operations = flops.decode_flops(shape, batch, 4096)
+        moved = traffic.decode_bytes_moved(shape, batch, 4096, "bfloat16", "nf4-dq")
+        seconds = operations / roofline.attainable_flops_per_s(operations / moved, *roof)
+        bound = "memory" if roofline.is_memory_bound(operations, moved, *roof) else "arithmetic"
+        assert rows[f"{batch:,}"][1].strip() == bound
+        assert rows[f"{batch:,}"][2].strip() == f"{batch / seconds:,.0f}"
+    roofs = page.locator(".w-details table", has_text="The roof of the L4").locator("tbody tr")
+    assert roofs.count() == len({card.peak(d) for d in ("float32", "tfloat32", "bfloat16")})
+
+
+def test_work_that_a_card_cannot_hold_is_named(open_tab: Callable[..., Page]) -> None:
+    page = open_tab("roofline", "#roofline?batch=1024&context=32768&method=full")
+    said = page.locator(".w-headline").inner_text()
+    assert "Too large for the card’s memory: decoding, training." in said or (
+        "Too large for the card’s memory: prefill, decoding, training." in said
+    )
+    assert page.locator("td", has_text="✗").count() >= 2
+
+
+def test_words_of_the_roofline_lie_inside_the_plot(open_tab: Callable[..., Page]) -> None:
+    for width in (1280, 320):
+        for card in ("t4", "l4", "h100-sxm", "mi300x"):
+            page = open_tab(
+                "roofline",
+                f"#roofline?gpu={card}&dtype=float16",
+                viewport={"width": width, "height": 800},
+            )
+            outside = page.evaluate(
+                """() => { const box = document.querySelector(".w-plot").getBoundingClientRect();
+                     return [...document.querySelectorAll(".w-plot text")].map((t) => [t.textContent, t.getBoundingClientRect()])
+                       .filter(([, r]) => r.left < box.left - 1 || r.right > box.right + 1).map(([words]) => words); }"""
+            )
+            assert outside == [], (width, card)
 
 
 # ---------------------------------------------------------------- the directive

@@ -93,6 +93,18 @@
     const amount = n / size;
     return `${fixed(amount, Math.abs(amount) < 100 ? 2 : 1)} ${unit}`;
   }
+  /** "1.94 × 10¹⁶": a large number with `digits` decimals. */
+  function power(n, digits = 2) {
+    const [mantissa, exponent] = n.toExponential(digits).split("e");
+    return `${mantissa} × 10${[...String(Number(exponent))].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`;
+  }
+  /** A time in the unit that people would use. */
+  function duration(seconds) {
+    const units = [[1e-3, 1e-6, "µs"], [1, 1e-3, "ms"], [90, 1, "s"], [5400, 60, "minutes"], [172800, 3600, "hours"], [730 * 86400, 86400, "days"]];
+    const [, size, unit] = units.find(([below]) => seconds < below) || [0, 365.25 * 86400, "years"];
+    const amount = seconds / size;
+    return `${fixed(amount, amount < 100 ? 1 : 0)} ${unit}`;
+  }
   const share = (part) => (part > 0 && part < 0.001 ? "< 0.1 %" : `${fixed(100 * part, 1)} %`);
 
   // ---- tables
@@ -295,6 +307,25 @@
     }
   }
 
-  const kit = { el, svg, canvas, text, number, range, select, checkbox, button, count, fixed, bytes, share, table, tableToggle, stackedBars, linePlot, announcer, address, define };
+  /** A choice from the page's address: of known names and whole numbers in range alone, everything else as in `start`. */
+  function choices(given, start, options, limits) {
+    const chosen = { ...start };
+    for (const [name, known] of Object.entries(options)) {
+      if (known.some(([value]) => value === given[name])) { chosen[name] = typeof start[name] === "number" ? Number(given[name]) : given[name]; }
+    }
+    for (const [name, [min, max]] of Object.entries(limits)) {
+      const n = Number(given[name]);
+      if (given[name] && Number.isInteger(n) && n >= min && n <= max) { chosen[name] = n; }
+    }
+    for (const name of Object.keys(start).filter((key) => typeof start[key] === "boolean")) {
+      if (["true", "false"].includes(given[name])) { chosen[name] = given[name] === "true"; }
+    }
+    return chosen;
+  }
+
+  const kit = {
+    el, svg, words, canvas, marker, text, number, range, select, checkbox, button, count, fixed, bytes, power, duration, share, table, tableToggle,
+    stackedBars, linePlot, announcer, address, choices, define,
+  };
   window.oneGpu = Object.assign(window.oneGpu || {}, { kit });
 })();

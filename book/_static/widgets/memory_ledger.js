@@ -45,20 +45,6 @@
   const HEADROOM = 0.1; // a share kept free for what the estimate leaves out
   const SEQUENCES = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
 
-  /** A setting from the page's address: known names and sizes in range, everything else as at the start. */
-  function settingFrom(words) {
-    const setting = { ...START };
-    for (const [name, options] of Object.entries(CHOICES)) {
-      if (options.some(([value]) => value === words[name])) { setting[name] = name === "rank" ? Number(words[name]) : words[name]; }
-    }
-    for (const [name, [min, max]] of Object.entries(LIMITS)) {
-      const n = Number(words[name]);
-      if (Number.isInteger(n) && n >= min && n <= max) { setting[name] = n; }
-    }
-    setting.checkpointing = words.checkpointing === "true";
-    return setting;
-  }
-
   /** Bytes of each group at one moment, and of each part above zero. */
   function account(parts, moment) {
     const named = Object.entries({ ...parts.always }).concat(Object.entries(parts[moment])).filter(([, bytes]) => bytes > 0);
@@ -78,7 +64,7 @@
 
   kit.define("memory_ledger", (body) => {
     const address = kit.address("memory_ledger");
-    const setting = settingFrom(address.read());
+    const setting = kit.choices(address.read(), START, CHOICES, LIMITS);
     const say = kit.announcer(body);
     const faults = new Map(); // by the label of the field
 

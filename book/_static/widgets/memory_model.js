@@ -110,6 +110,10 @@
     return (t.b.trained === 4 ? 2 : 4) * 4 * Math.max(...t.trained.map(([shape]) => shape.reduce((a, b) => a * b, 1)));
   }
 
+  // ---- solutions/lora.py, with adapters on every linear layer but the head
+
+  const loraParameters = (m, rank) => sum(m.linear.map(([inputs, outputs, count]) => rank * (inputs + outputs) * count));
+
   // ---- solutions/training_memory.py
 
   function training(setting) {
@@ -117,7 +121,7 @@
     const f = formats[setting.method][setting.precision];
     const b = Object.fromEntries(Object.entries(f).map(([kind, dtype]) => [kind, c.value_bytes[dtype]]));
     const trained = setting.method === "full" ? m.tensors : m.linear.flatMap(([inputs, outputs, count]) => [[[setting.rank, inputs], count], [[outputs, setting.rank], count]]);
-    const trainedParameters = sum(trained.map(([shape, count]) => count * shape.reduce((x, y) => x * y, 1)));
+    const trainedParameters = setting.method === "full" ? m.parameters : loraParameters(m, setting.rank);
     return { ...setting, m, f, b, trained, trainedParameters, low: c.value_bytes[setting.precision.replace("-mixed", "")] };
   }
 
@@ -199,5 +203,5 @@
     return { moment: peak, bytes: total(parts.always) + total(parts[peak]) };
   }
 
-  Object.assign(window.oneGpu, { memory: { trainingMemory, peakOf } });
+  Object.assign(window.oneGpu, { memory: { training, trainingMemory, peakOf, weightParts, blocksBytes, loraParameters } });
 })();
