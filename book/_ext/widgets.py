@@ -289,8 +289,8 @@ def _packing_fallback() -> str:
 
     lengths = packing_data()["start"]
     titles = (
-        "Fixed: each padded to the maximum",
-        "Padded: to the longest of its batch",
+        "Fixed: to the maximum length",
+        "Padded: to its batch’s longest",
         "Sorted: by length, then padded",
         "Packed: several to a row",
     )

@@ -5,7 +5,7 @@
   const { el, svg } = kit;
 
   const NAMES = { fixed: "Fixed", padded: "Padded", sorted: "Sorted", packed: "Packed" };
-  const LONG = { fixed: "Fixed: each padded to the maximum", padded: "Padded: to the longest of its batch", sorted: "Sorted: by length, then padded", packed: "Packed: several to a row" };
+  const LONG = { fixed: "Fixed: to the maximum length", padded: "Padded: to its batch’s longest", sorted: "Sorted: by length, then padded", packed: "Packed: several to a row" };
   const LIMITS = { batch: [1, 64], max: [16, 8192] };
   const MOST = 64;
   const LONGEST = 8192;
