@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from gradelib.compare import Tolerance, difference, exact
 from gradelib.criteria import CRITERIA
 from gradelib.draw import Draw
 from gradelib.outcomes import Kind, Outcome, call
-from gradelib.plain import to_plain
+from gradelib.plain import dumps, to_plain
 from gradelib.rules import Rule
 
 ONLY_PART = ""
@@ -176,6 +177,11 @@ class PreparedCase:
     wrong: dict[str, Outcome]
     part: str = ONLY_PART
     visible: bool = True
+
+    @cached_property
+    def inputs_text(self) -> str:
+        """Its inputs as text, for an answer elsewhere; they are the same for a whole class."""
+        return dumps({"args": list(self.args), "kwargs": self.kwargs})
 
     def to_data(self) -> dict[str, Any]:
         """As plain data, for a released file."""

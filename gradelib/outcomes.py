@@ -43,6 +43,10 @@ class Kind(StrEnum):
     CRASHED = "crashed"
 
 
+# After these the answer's process is gone or worthless: the cases that remain are not tried.
+FINAL = frozenset({Kind.TIMED_OUT, Kind.OUT_OF_MEMORY, Kind.CRASHED})
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of one call.
@@ -164,11 +168,15 @@ def call(
     head = Head()
     with contextlib.redirect_stdout(head), contextlib.redirect_stderr(head):
         outcome = _called(answer, fresh_args, fresh_kwargs, driver)
-    mutated = _changed(fresh_args, list(args)) or _changed(fresh_kwargs, dict(kwargs))
-    return replace(outcome, printed=head.text, mutated=mutated)
+    pairs = [*zip(fresh_args, args, strict=True)]
+    pairs += [(now, kwargs[name]) for name, now in fresh_kwargs.items()]
+    mutated = any(_changed(now, before) for now, before in pairs)
+    return replace(outcome, printed=head.text, mutated=mutated) if head.text or mutated else outcome
 
 
 def _changed(now: Any, before: Any) -> bool:
+    if type(before) in (int, float, str, bool):
+        return False  # nobody can change these
     # As plain data: what a learner's code put in has no say in the comparison.
     try:
         return bool(plain.to_plain(now) != before)

@@ -110,6 +110,8 @@ def to_plain(value: object) -> Any:
     float32, which is exact), `Fraction` and `Decimal` become floats, enums of text become text,
     tuples, ranges and a dictionary's keys or values become lists, and objects with `to_dict()` (a `LoraConfig`, say) become dictionaries.
     """
+    if type(value) is float:  # the most frequent, and nothing else is to be done
+        return value
     return _Converter().convert(value, 0)
 
 
@@ -239,7 +241,13 @@ def copy(value: Any) -> Any:
 
 def dumps(value: Any) -> str:
     """Plain data as JSON text. Raises `WireError` for what is not plain."""
-    return json.dumps(_tagged(value), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return _ENCODER.encode(_tagged(value))
+
+
+# Nothing that `_tagged` gives holds itself.
+_ENCODER = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=True, check_circular=False, separators=(",", ":")
+)
 
 
 def _tagged(value: Any) -> Any:
@@ -277,14 +285,7 @@ def loads(text: str | bytes) -> Any:
         # Before parsing: a short text can hold millions of lists, which take far more memory.
         if sum(map(text.count, ",[{")) > _MAX_MARKS:
             raise WireError(f"more than {MAX_ITEMS} parts")
-        raw = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_int=_parse_int,
-            parse_float=_parse_float,
-            object_pairs_hook=_unique_keys,
-        )
-        return _untagged(raw, 0)
+        return _untagged(_DECODER.decode(text), 0)
     except RecursionError:
         raise WireError(f"nested more than {MAX_DEPTH} levels deep") from None
     except WireError:
@@ -314,6 +315,14 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise WireError("a key stands twice")
     return found
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse,
+    parse_int=_parse_int,
+    parse_float=_parse_float,
+    object_pairs_hook=_unique_keys,
+)
 
 
 def _untagged(raw: Any, depth: int) -> Any:

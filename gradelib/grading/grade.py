@@ -7,7 +7,7 @@ This is the unit of work that nbgrader's autograde, the parallel command and a c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +22,8 @@ from gradelib.grading.submission import (
     read_submission,
 )
 from gradelib.grading.work import Isolation, isolation, preload_for
-from gradelib.judging import FINAL, Answer, LocalAnswer, judge
-from gradelib.outcomes import Kind, Outcome
+from gradelib.judging import Answer, LocalAnswer, judge
+from gradelib.outcomes import FINAL, Kind, Outcome
 from gradelib.verdicts import Reason, Status, Verdict
 
 VERDICT_TYPE = "application/vnd.one-gpu.verdict+json"
@@ -114,17 +114,15 @@ class _Listening:
     answer: Answer
     check: PreparedCheck
     heard: str = ""
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: list[Outcome] = field(default_factory=list)
 
     def listen(self) -> None:
         """Call the visible cases, up to one that takes the process down."""
         if self.failure is not None:
             return
-        for i, one in enumerate(self.check.cases):
-            if not one.visible:
-                continue
-            outcome = self.answer.call(one, self.check)
-            self.outcomes[i] = outcome
+        visible = [one for one in self.check.cases if one.visible]
+        for outcome in self.answer.calls(visible, self.check):
+            self.outcomes.append(outcome)
             self.heard = self.heard or outcome.printed
             if outcome.kind in FINAL:
                 break
@@ -134,10 +132,13 @@ class _Listening:
         return self.answer.failure
 
     def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
-        """What was heard of a visible case; a second call of it is made like that of a hidden one."""
-        position = next(i for i, each in enumerate(check.cases) if each is one)
-        known = self.outcomes.pop(position, None)
-        return self.answer.call(one, check) if known is None else known
+        """A call like that of a hidden case."""
+        return self.answer.call(one, check)
+
+    def calls(self, cases: Sequence[PreparedCase], check: PreparedCheck) -> Iterator[Outcome]:
+        """What was heard of the visible cases, which come first, then calls of the hidden ones."""
+        yield from self.outcomes
+        yield from self.answer.calls(cases[len(self.outcomes) :], check)
 
 
 # -- verdicts as outputs

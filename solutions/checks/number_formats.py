@@ -184,40 +184,47 @@ def _special_codes(draw: Draw, exponent_bits: int, mantissa_bits: int) -> list[i
 
 
 def _hidden_decode(draw: Draw) -> list[Case]:
+    """Every kind of pattern of one format of each kind; of the formats at the edges, those that their
+    widths could make a difference to."""
     cases: list[Case] = []
-    for exponent_bits, mantissa_bits, specials in [
-        *_draw_formats(draw),
-        *_draw_edge_formats(draw),
-    ]:
-        key = (exponent_bits, mantissa_bits, specials)
+    for key in _draw_formats(draw):
+        exponent_bits, mantissa_bits, _ = key
         sign_bit = 1 << (exponent_bits + mantissa_bits)
         highest = _ones(mantissa_bits)
-
-        def pattern(low: int, high: int, m: int = mantissa_bits, h: int = highest) -> int:
-            return (draw.integer(low, high) << m) + draw.integer(1, h)
-
-        some = [pattern(1, _ones(exponent_bits) - 1) for _ in range(2)]
-        first = 1 << mantissa_bits
-        normal = [*some, sign_bit + some[0], sign_bit + pattern(1, _ones(exponent_bits) - 1), first]
+        some = [_normal_code(draw, key) for _ in range(3)]
+        normal = [some[0], some[1], sign_bit + some[0], sign_bit + some[2], highest + 1]
         cases += part(NORMAL, [case(bits, *key) for bits in normal])
         small = [1, sign_bit + 1, highest, sign_bit + draw.integer(1, highest), sign_bit, 0]
         cases += part(SMALL, [case(bits, *key) for bits in small])
         codes = _special_codes(draw, exponent_bits, mantissa_bits)
         cases += part(SPECIAL, [case(bits, *key) for bits in codes])
-        cases += part(
-            BAD_INPUT,
-            [
-                case(2 * sign_bit + draw.integer(0, 9), *key),
-                case(2 * sign_bit, *key),
-                case(-draw.integer(1, sign_bit), *key),
-                case(some[0], exponent_bits, mantissa_bits, draw.one(UNKNOWN_SPECIALS)),
-            ],
-        )
+        bad = [2 * sign_bit + draw.integer(0, 9), 2 * sign_bit, -draw.integer(1, sign_bit)]
+        cases += part(BAD_INPUT, [case(bits, *key) for bits in bad])
+        unknown = draw.one(UNKNOWN_SPECIALS)
+        cases += part(BAD_INPUT, [case(some[0], exponent_bits, mantissa_bits, unknown)])
+    for key in _draw_edge_formats(draw):
+        exponent_bits, mantissa_bits, _ = key
+        sign_bit = 1 << (exponent_bits + mantissa_bits)
+        top, highest = _ones(exponent_bits) << mantissa_bits, _ones(mantissa_bits)
+
+        def signed(code: int, bit: int = sign_bit) -> int:
+            return code + draw.one([0, bit])
+
+        cases += part(NORMAL, [case(signed(_normal_code(draw, key)), *key)])
+        cases += part(SMALL, [case(signed(draw.integer(1, highest)), *key)])
+        codes = dict.fromkeys([top, top + draw.integer(1, highest), top + highest])
+        cases += part(SPECIAL, [case(signed(code), *key) for code in codes])
     wide = [(8, 23, "ieee"), (8, 7, "ieee")]
     cases += part(NORMAL, [case(draw.integer(1 << key[1], 250 << key[1]), *key) for key in wide])
     cases += part(SMALL, [case(draw.integer(2, _ones(key[1])), *key) for key in wide])
     cases += part(SMALL, [case((1 << 31) + draw.integer(2, _ones(23)), *wide[0])])
     return cases
+
+
+def _normal_code(draw: Draw, key: Key) -> int:
+    """A positive normal number that is no power of two."""
+    field = draw.integer(1, _ones(key[0]) - 1)
+    return (field << key[1]) + draw.integer(1, _ones(key[1]))
 
 
 decode = Check(
@@ -495,11 +502,9 @@ def _midpoint(code: int, key: Key) -> float:
     return (low + high) / 2
 
 
-def _beside(value: float) -> list[float]:
-    """Numbers so near to `value` that float32 cannot tell them from it: by a billionth, and by the
-    last digit of a float64."""
-    away = [math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
-    return [*away, value * (1 + 1e-9), value * (1 - 1e-9)]
+def _next(value: float, up: bool) -> float:
+    """The next number: float32 cannot tell it from `value`."""
+    return math.nextafter(value, math.inf if up else -math.inf)
 
 
 def _both(value: float) -> tuple[float, float]:
@@ -508,14 +513,15 @@ def _both(value: float) -> tuple[float, float]:
 
 def _hidden_encode(draw: Draw) -> list[Case]:
     cases: list[Case] = []
-    for key in _draw_formats(draw):
-        exponent_bits, mantissa_bits, specials = key
+    formats_drawn = _draw_formats(draw)
+    for key in formats_drawn:
+        _, mantissa_bits, specials = key
         rules = formats.OVERFLOWS[specials]
         rule = rules[0]
         sign = draw.one([-1.0, 1.0])
         limit = formats.largest_finite(*key)
         last = formats.encode(limit, *key, "saturate")
-        bias = _bias(exponent_bits)
+        bias = _bias(key[0])
 
         def even_code(low: int, high: int) -> int:
             return 2 * draw.integer(low // 2 + 1, high // 2 - 1)
@@ -529,21 +535,23 @@ def _hidden_encode(draw: Draw) -> list[Case]:
             _midpoint(even, key),
             -_midpoint(odd, key),
             math.ldexp(2 - 2.0 ** -(mantissa_bits + 3), power),
-            *_beside(_midpoint(even, key)),
-            *_beside(-_midpoint(odd, key)),
+            # Beside a tie, on the side to which it does not round.
+            _next(_midpoint(even, key), up=True),
+            -_next(_midpoint(odd, key), up=False),
         ]
         cases += part(NORMAL, [case(value, *key, rule) for value in normal])
         smallest = formats.smallest_subnormal(*key)
+        small_even = 2 * draw.integer(0, first // 2 - 1)
+        small_odd = 2 * draw.integer(0, first // 2 - 1) + 1
         small = [
             sign * draw.real(1.6, first - 1) * smallest,
-            _midpoint(2 * draw.integer(0, first // 2 - 1), key),
-            _midpoint(2 * draw.integer(0, first // 2 - 1) + 1, key),
+            _midpoint(small_even, key),
+            _midpoint(small_odd, key),
             -draw.real(0.1, 0.45) * smallest,
             -0.0,
             0.0,
-            # Beside the middle of two subnormals, with an even and an odd pattern below it.
-            *_beside(-_midpoint(2 * draw.integer(0, first // 2 - 1), key)),
-            *_beside(_midpoint(2 * draw.integer(0, first // 2 - 1) + 1, key)),
+            -_next(_midpoint(small_even, key), up=True),
+            _next(_midpoint(small_odd, key), up=False),
             # Subnormals that round up to the smallest normal number.
             sign * (first - draw.real(0.1, 0.4)) * smallest,
             -sign * _midpoint(first - 1, key),
@@ -554,33 +562,49 @@ def _hidden_encode(draw: Draw) -> list[Case]:
         # Half a step above the largest: the first value that may round beyond it.
         edge = limit + math.ldexp(1, math.frexp(limit)[1] - 2 - mantissa_bits)
         goes_over = last % 2 == 1
+        cases += part(OVERFLOW, [case(value, *key, rule) for value in _both(limit)])
         large = [
             sign * (limit + draw.real(0.6, 0.9) * (edge - limit)),
-            sign * edge if goes_over else sign * math.nextafter(edge, math.inf),
-            sign * edge,
-            *_beside(-sign * edge),
-            *_both(limit),
+            -sign * _next(edge, up=False),
+            sign * edge if goes_over else sign * _next(edge, up=True),
+            -sign * _next(edge, up=True),
             *_both(limit * draw.real(2.5, 40)),
             *_both(draw.real(0.5, 1) * HUGE),
             *_both(math.inf),
         ]
         cases += part(OVERFLOW, [case(value, *key, each) for each in rules for value in large])
+        if not goes_over:
+            cases += part(OVERFLOW, [case(-sign * edge, *key, rule)])
         if specials != "finite":
             cases += part(OVERFLOW, [case(math.nan, *key, each) for each in rules])
         else:
             cases += part(BAD_INPUT, [case(math.nan, *key, rule)])
-        # Names are refused whatever the value is, even where they make no difference.
-        values = [normal[0], 0.0, math.nan, *_both(math.inf), sign * limit * 3]
-        bad = [case(value, *key, draw.one(UNKNOWN_OVERFLOWS)) for value in values]
-        unknown = (exponent_bits, mantissa_bits, draw.one(UNKNOWN_SPECIALS), "saturate")
-        bad += [case(value, *unknown) for value in values]
-        illegal = [other for other in formats.OVERFLOWS["ieee"] if other not in rules]
-        bad += [case(value, *key, other) for other in illegal for value in values]
-        cases += part(BAD_INPUT, bad)
+    cases += part(BAD_INPUT, _bad_names(draw, formats_drawn))
     value = math.ldexp(draw.real(1, 2), draw.integer(-100, 100))
     cases += part(NORMAL, [case(value, 8, 23), case(-value, 8, 7), case(value, 8, 10)])
     value = math.ldexp(draw.real(3, 1000), -149)
     return cases + part(SMALL, [case(value, 8, 23), case(-value * 2**16, 8, 7)])
+
+
+def _bad_names(draw: Draw, keys: Sequence[Key]) -> list[Case]:
+    """Names that there are not, and rules that a format cannot follow. They are refused whatever the
+    value is, even where they make no difference."""
+    cases: list[Case] = []
+    for exponent_bits, mantissa_bits, specials in keys:
+        key = (exponent_bits, mantissa_bits, specials)
+        limit = draw.one([-1.0, 1.0]) * formats.largest_finite(*key)
+        values = [limit * draw.real(0.01, 0.1), 0.0, math.nan, *_both(math.inf), 3 * limit]
+        some = draw.shuffled(values)
+        if specials == "ieee":
+            unknown = (exponent_bits, mantissa_bits, draw.one(UNKNOWN_SPECIALS), "saturate")
+            cases += [case(value, *key, draw.one(UNKNOWN_OVERFLOWS)) for value in values]
+            cases += [case(value, *unknown) for value in values]
+        else:
+            cases += [case(value, *key, draw.one(UNKNOWN_OVERFLOWS)) for value in some[:2]]
+        for illegal in formats.OVERFLOWS["ieee"]:
+            if illegal not in formats.OVERFLOWS[specials]:
+                cases += [case(value, *key, illegal) for value in values]
+    return cases
 
 
 encode = Check(

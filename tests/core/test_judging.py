@@ -161,11 +161,14 @@ class Script:
 
     outcomes: list[Outcome]
     failure: Outcome | None = None
-    calls: int = field(default=0)
+    called: int = field(default=0)
 
     def call(self, _one, _check):
-        self.calls += 1
-        return self.outcomes[min(self.calls, len(self.outcomes)) - 1]
+        self.called += 1
+        return self.outcomes[min(self.called, len(self.outcomes)) - 1]
+
+    def calls(self, cases, check):
+        return (self.call(one, check) for one in cases)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ class Script:
 def test_a_lost_process_ends_the_trial_and_what_was_not_reached_failed(kind, status):
     script = Script([Outcome(Kind.VALUE, 6), Outcome(Kind.VALUE, 20), Outcome(kind)])
     verdict = judge(script, PREPARED)
-    assert (verdict.status, verdict.score, script.calls) == (status, 0.0, 3)
+    assert (verdict.status, verdict.score, script.called) == (status, 0.0, 3)
     assert verdict.passed == 2
 
 

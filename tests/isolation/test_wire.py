@@ -72,6 +72,12 @@ def loaded(request: dict[str, Any]) -> bytes:
     return framed(json.dumps({"id": request["id"], "loaded": {"double": None}}).encode())
 
 
+def replied(request: dict[str, Any], outcome: Any, call: int = 0) -> bytes:
+    """A reply to one of the calls of a request."""
+    data = {"id": request["id"], "call": call, "outcome": outcome}
+    return framed(json.dumps(data).encode())
+
+
 def verdict_on(load: Reply, call: Reply, check: PreparedCheck = CHECK) -> Verdict:
     """The verdict on a process that sends these."""
     work = Work((), (), {"double": ("def double(x): return 2 * x",)})
@@ -108,7 +114,7 @@ def test_junk_in_place_of_a_result_is_a_verdict(junk: bytes) -> None:
 @given(value=JSON)
 def test_any_json_in_place_of_a_result_is_a_verdict(value: Any) -> None:
     def call(request: dict[str, Any]) -> bytes:
-        return framed(json.dumps({"id": request["id"], "outcome": value}).encode())
+        return replied(request, value)
 
     assert verdict_on(loaded, call).score == 0
 
@@ -117,8 +123,7 @@ def test_any_json_in_place_of_a_result_is_a_verdict(value: Any) -> None:
 @given(value=JSON)
 def test_any_json_in_place_of_a_value_is_a_verdict(value: Any) -> None:
     def call(request: dict[str, Any]) -> bytes:
-        data = {"id": request["id"], "outcome": {"kind": "value", "value": value}}
-        return framed(json.dumps(data).encode())
+        return replied(request, {"kind": "value", "value": value})
 
     assert verdict_on(loaded, call).score == 0
 
@@ -237,9 +242,9 @@ def test_memory_grows_with_what_arrives_not_with_what_is_announced() -> None:
 
 def test_a_result_for_another_request_is_discarded() -> None:
     def call(request: dict[str, Any]) -> bytes:
-        stray = {"id": "0" * 32, "outcome": {"kind": "value", "value": 0}}
-        right = {"id": request["id"], "outcome": {"kind": "value", "value": 6}}
-        return framed(json.dumps(stray).encode()) * 50 + framed(json.dumps(right).encode())
+        stray = {"id": "0" * 32, "call": 0, "outcome": {"kind": "value", "value": 0}}
+        right = replied(request, {"kind": "value", "value": 6})
+        return framed(json.dumps(stray).encode()) * 50 + right
 
     work = Work((), (), {"double": ("",)})
     session = Session(work, lambda: Impostor(loaded, call), LIMITS)
@@ -253,7 +258,7 @@ def test_every_request_has_an_unpredictable_id() -> None:
 
     def call(request: dict[str, Any]) -> bytes:
         seen.add(request["id"])
-        return framed(json.dumps({"id": request["id"], "outcome": {"kind": "value"}}).encode())
+        return replied(request, {"kind": "value"})
 
     for _ in range(20):
         verdict_on(loaded, call)
@@ -288,9 +293,9 @@ def test_messages_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradelib.grading.sandbox.wire._MAX_HELD_BYTES", 10**6)
 
     def call(request: dict[str, Any]) -> bytes:
-        stray = {"id": "", "outcome": [[]] * 1000}
-        right = {"id": request["id"], "outcome": {"kind": "value", "value": 6}}
-        return framed(json.dumps(stray).encode()) * 20 + framed(json.dumps(right).encode())
+        stray = {"id": "", "call": 0, "outcome": [[]] * 1000}
+        right = replied(request, {"kind": "value", "value": 6})
+        return framed(json.dumps(stray).encode()) * 20 + right
 
     assert verdict_on(loaded, call).status is Status.CRASHED
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from gradelib import outcomes, plain
 from gradelib.cells import UNREADABLE, parse_cell
 from gradelib.grading.sandbox.wire import ChildEnd
-from gradelib.outcomes import Kind, Outcome
+from gradelib.outcomes import FINAL, Kind, Outcome
 
 ANSWER = "answer"
 
@@ -52,20 +52,23 @@ def serve(end: ChildEnd) -> None:
         waiting = loaded.to_run_again()
     failures = {task: loaded.failure(task) for task in loaded.tasks}
     data = {task: failure and failure.to_data() for task, failure in failures.items()}
-    _reply(end, request["id"], "loaded", data)
+    end.send({"id": request["id"], "loaded": data})
     while (request := end.receive()) is not None:
-        outcome = loaded.call(request)
-        if os.getpid() != process:
-            os._exit(0)
-        _reply(end, request["id"], "outcome", outcome.to_data())
+        for position, inputs in enumerate(request["calls"]):
+            outcome = loaded.call(request["task"], inputs, request["driver"])
+            if os.getpid() != process:
+                os._exit(0)
+            _reply(end, {"id": request["id"], "call": position}, outcome)
+            if outcome.kind in FINAL:
+                break
 
 
-def _reply(end: ChildEnd, request_id: str, name: str, data: Any) -> None:
+def _reply(end: ChildEnd, about: dict[str, Any], outcome: Outcome) -> None:
     try:
-        end.send({"id": request_id, name: data})
+        end.send({**about, "outcome": outcome.to_data()})
     except plain.WireError as error:
         lost = Outcome(Kind.BAD_VALUE, detail=str(error))
-        end.send({"id": request_id, "outcome": lost.to_data()})
+        end.send({**about, "outcome": lost.to_data()})
 
 
 class _Space:
@@ -191,13 +194,12 @@ class Loaded:
         answer = space.tasks[task]
         return space.names.get(task, self) if answer is self else answer
 
-    def call(self, request: Mapping[str, Any]) -> Outcome:
+    def call(self, task: str, inputs: Mapping[str, Any], driver: str | None) -> Outcome:
         """Call an answer as the judge asks."""
-        task = request["task"]
         self._space(task).enter()
         answer: Callable[..., Any] = self._answer(task)  # type: ignore[assignment]
         try:
-            outcome = outcomes.call(answer, request["args"], request["kwargs"], request["driver"])
+            outcome = outcomes.call(answer, inputs["args"], inputs["kwargs"], driver)
         except BaseException as error:  # noqa: BLE001 - even a KeyboardInterrupt is the learner's own
             outcome = outcomes.of_error(error)
         if "NameError" not in outcome.errors:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,9 +20,12 @@ from gradelib.grading.sandbox.server import OUT_OF_MEMORY, OUT_OF_TIME, STOPPED
 from gradelib.grading.sandbox.wire import ClosedError, Wire
 from gradelib.grading.work import IsolationError, Limits, Work
 from gradelib.judging import Answer
-from gradelib.outcomes import Kind, Outcome
+from gradelib.outcomes import FINAL, Kind, Outcome
 
 START_SECONDS = 30.0
+# What goes into one request: so many calls, and so long a text unless one call alone is longer.
+CALLS_AT_A_TIME = 64
+REQUEST_LENGTH = 2**18
 _DYING_SECONDS = 1.0
 # A process that waited for a busy machine for this share of its time gets another try, with more.
 _STARVED_SHARE = 0.3
@@ -34,6 +38,15 @@ _SIGNALS = {
     9: "killed by the system",
     11: "segmentation fault",
 }
+
+
+class _LostError(Exception):
+    """The process was lost on the way to an outcome, which this is; None: it deserves another
+    try."""
+
+    def __init__(self, outcome: Outcome | None) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
 
 
 class AnswerProcess(Protocol):
@@ -88,6 +101,19 @@ def _steps(work: Work) -> list[_Step]:
     return steps
 
 
+def _alike(cases: Iterable[PreparedCase], at_most: int) -> list[PreparedCase]:
+    """The first cases: all visible or all hidden, and no more than go into one request."""
+    chosen: list[PreparedCase] = []
+    size = 0
+    for one in cases:
+        size += len(one.inputs_text)
+        other = chosen and one.visible is not chosen[0].visible
+        if chosen and (other or len(chosen) == at_most or size > REQUEST_LENGTH):
+            break
+        chosen.append(one)
+    return chosen
+
+
 class Session(Mapping[str, Answer]):
     """The answers of one submission, by task. `close` ends the process that holds them."""
 
@@ -99,6 +125,7 @@ class Session(Mapping[str, Answer]):
         self._end = time.monotonic() + limits.total_seconds
         self._stretch = 1.0
         self._process: AnswerProcess | None = None
+        self._asking = False
         # Tasks whose own cell took the process down; their cells are left out from then on.
         self._lost: dict[_Cell, Outcome] = {}
         self._failures: dict[str, Outcome | None] = {}
@@ -117,6 +144,7 @@ class Session(Mapping[str, Answer]):
 
     def close(self) -> None:
         """End the answer process and everything it started."""
+        self._asking = False
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -126,32 +154,84 @@ class Session(Mapping[str, Answer]):
         return self._failures[task]
 
     def call(self, task: str, one: PreparedCase, check: PreparedCheck) -> Outcome:
-        """Call an answer; a lost process is an outcome, and the next call gets a fresh one."""
+        """Call an answer once; see `calls`."""
+        return next(self.calls(task, [one], check))
+
+    def calls(
+        self, task: str, cases: Sequence[PreparedCase], check: PreparedCheck
+    ) -> Iterator[Outcome]:
+        """Call an answer on one case after the other; a lost process is an outcome, and the next
+        call gets a fresh one.
+
+        Several calls go to the process in one request, so that it need not wait for the judge
+        between them. A request holds visible cases or hidden ones, never both: what is hidden
+        leaves only when every case before it has its outcome. After a lost process each call goes
+        alone.
+        """
+        left = deque(cases)
+        at_most = CALLS_AT_A_TIME
+        while left:
+            failure = self._not_callable(task)
+            if failure is not None:
+                yield failure
+                left.popleft()
+                continue
+            try:
+                for outcome in self._asked(task, _alike(left, at_most), check):
+                    left.popleft()
+                    yield outcome
+            except _LostError as lost:
+                at_most = 1
+                if lost.outcome is not None:  # else the same call gets another try
+                    left.popleft()
+                    yield lost.outcome
+
+    def _not_callable(self, task: str) -> Outcome | None:
+        """Why a task cannot be called, after a fresh process is there, should that be needed."""
+        if self._asking:
+            # Whoever asked did not wait for the answers. They would come before the next ones.
+            self.close()
         if self._process is None:
             self._load()
         failure = self._failures[task]
-        if failure is not None or self._process is None:
-            # It loaded before, and does not any more.
-            if failure is not None and failure.kind is not Kind.VALUE:
-                return failure
-            return Outcome(Kind.CRASHED, detail="its cell gave nothing the second time")
+        if failure is None and self._process is not None:
+            return None
+        # It loaded before, and does not any more.
+        if failure is not None and failure.kind is not Kind.VALUE:
+            return failure
+        return Outcome(Kind.CRASHED, detail="its cell gave nothing the second time")
+
+    def _asked(
+        self, task: str, cases: Sequence[PreparedCase], check: PreparedCheck
+    ) -> Iterator[Outcome]:
+        """The outcomes of one request. After one that is final, the process leaves the others
+        alone."""
+        process = self._process
+        assert process is not None
         seconds = check.seconds * self._stretch
-        deadline = min(time.monotonic() + seconds, self._end)
         request_id = secrets.token_hex(16)
-        request = {
-            "id": request_id,
-            "task": task,
-            "args": list(one.args),
-            "kwargs": one.kwargs,
-            "driver": check.driver,
-        }
+        about = {"id": request_id, "task": task, "driver": check.driver}
+        texts = ",".join(one.inputs_text for one in cases)
+        deadline = self._deadline(seconds)
+        self._asking = True
         try:
-            self._process.wire.send(request, deadline)
-            reply = self._reply(self._process, request_id, "outcome", deadline)
-            return Outcome.from_data(reply)
+            process.wire.send_text(f'{plain.dumps(about)[:-1]},"calls":[{texts}]}}', deadline)
+            for position in range(len(cases)):
+                if self._process is not process:  # ended by another call, made meanwhile
+                    raise _LostError(None)
+                # The time of a call begins when the outcome of the one before it is here.
+                deadline = self._deadline(seconds) if position else deadline
+                reply = self._reply(process, request_id, position, deadline)
+                outcome = Outcome.from_data(reply)
+                self._asking = position + 1 < len(cases) and outcome.kind not in FINAL
+                yield outcome
+                if outcome.kind in FINAL:
+                    return
         except (TimeoutError, ClosedError, plain.WireError) as error:
-            outcome = self._lose(error, seconds)
-            return self.call(task, one, check) if outcome is None else outcome
+            raise _LostError(self._lose(error, seconds)) from error
+
+    def _deadline(self, seconds: float) -> float:
+        return min(time.monotonic() + seconds, self._end)
 
     def _load(self) -> None:
         """Load every cell that can be, in as many processes as that takes."""
@@ -227,11 +307,14 @@ class Session(Mapping[str, Answer]):
             if isinstance(message, dict) and message.get("id") == request_id:
                 return message
 
-    def _reply(self, process: AnswerProcess, request_id: str, name: str, deadline: float) -> Any:
+    def _reply(
+        self, process: AnswerProcess, request_id: str, position: int, deadline: float
+    ) -> Any:
         message = self._message(process, request_id, deadline)
-        if name not in message:
-            raise plain.WireError(f"a reply without {name!r}")
-        return message[name]
+        call = message.get("call")
+        if type(call) is not int or call != position or "outcome" not in message:
+            raise plain.WireError("a reply to another call")
+        return message["outcome"]
 
     @staticmethod
     def _position(message: dict[str, Any], count: int) -> int:
@@ -257,6 +340,7 @@ class Session(Mapping[str, Answer]):
         # A closed wire: it is about to end by itself, and how is worth knowing.
         how = self._process.end(_DYING_SECONDS if isinstance(error, ClosedError) else 0.0)
         self._process = None
+        self._asking = False
         what, _, number = how.partition(" ")
         if isinstance(error, TimeoutError) or how == OUT_OF_TIME:
             late = time.monotonic() >= self._end or how == OUT_OF_TIME
@@ -290,3 +374,6 @@ class _RemoteAnswer:
 
     def call(self, one: PreparedCase, check: PreparedCheck) -> Outcome:
         return self.session.call(self.task, one, check)
+
+    def calls(self, cases: Sequence[PreparedCase], check: PreparedCheck) -> Iterator[Outcome]:
+        return self.session.calls(self.task, cases, check)

@@ -20,6 +20,8 @@ MAX_FRAME_BYTES = plain.MAX_ARRAY_BYTES * 4 // 3 + 2**20
 # What a judge may have to hold of one process's messages: their text, and an object for each part.
 _MAX_HELD_BYTES = 2**30
 _PART_BYTES = 64
+# Many messages are short, and come together.
+_READ_BYTES = 2**16
 
 
 class ClosedError(Exception):
@@ -28,7 +30,12 @@ class ClosedError(Exception):
 
 def frame(message: Any) -> bytes:
     """A message as bytes. Raises `plain.WireError` for what is not plain data."""
-    payload = plain.dumps(message).encode("ascii")
+    return frame_of(plain.dumps(message))
+
+
+def frame_of(text: str) -> bytes:
+    """A message as bytes, from what `plain.dumps` made of it."""
+    payload = text.encode("ascii")
     return _LENGTH.pack(len(payload)) + payload
 
 
@@ -42,12 +49,17 @@ class Wire:
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
         self._held_bytes = 0
+        self._received = bytearray()
 
     def send(self, message: Any, deadline: float) -> None:
         """Send one message."""
+        self.send_text(plain.dumps(message), deadline)
+
+    def send_text(self, text: str, deadline: float) -> None:
+        """Send one message that `plain.dumps` has written."""
         self._wait_until(deadline)
         try:
-            self._stream.sendall(frame(message))
+            self._stream.sendall(frame_of(text))
         except TimeoutError:
             raise
         except OSError as error:
@@ -70,19 +82,21 @@ class Wire:
 
     def _exactly(self, count: int, deadline: float) -> bytearray:
         # Memory grows with what arrives, not with the length that was announced.
-        received = bytearray()
-        while len(received) < count:
+        while len(self._received) < count:
             self._wait_until(deadline)
+            missing = count - len(self._received)
             try:
-                chunk = self._stream.recv(min(count - len(received), 2**20))
+                chunk = self._stream.recv(min(max(missing, _READ_BYTES), 2**20))
             except TimeoutError:
                 raise
             except OSError as error:
                 raise ClosedError from error
             if not chunk:
                 raise ClosedError
-            received += chunk
-        return received
+            self._received += chunk
+        taken, self._received = self._received, self._received[count:]
+        del taken[count:]
+        return taken
 
     def _wait_until(self, deadline: float) -> None:
         left = deadline - time.monotonic()
