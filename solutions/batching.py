@@ -108,3 +108,17 @@ def epoch_flops(
     return sum(
         training_flops(shape, len(batch.rows), batch.width, method, checkpointing) for batch in made
     )
+
+
+def batches_flops(
+    batches: Sequence[Sequence[int]], weights: float, attention_width: float
+) -> float:
+    """Operations of training on batches of (rows, width), from two numbers of the model.
+
+    `weights` are those of the matrices that each position passes: 2 operations forward, 4 backward.
+    `attention_width` is layers · query heads · head_dim: 4 operations for each pair of positions of
+    a row forward, 8 backward. As `training_flops` counts them, so does PyTorch.
+    """
+    return sum(
+        rows * width * (6 * weights + 12 * attention_width * width) for rows, width in batches
+    )

@@ -9,8 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solutions.batching import pack, padding_waste
+from gradelib.shapes import Shape
+from solutions.batching import batches_flops, pack, padding_waste
+from solutions.flops import training_flops
 from solutions.implementations.batching import collate
+from solutions.layers import head_layer, linear_layers
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
@@ -94,3 +97,15 @@ def test_bad_batches_are_refused() -> None:
         collate([], 0)
     with pytest.raises(ValueError, match="at least one token"):
         collate([{"prompt": [], "answer": []}], 0)
+
+
+@pytest.mark.parametrize("size", ["270m", "1b", "4b"])
+@given(batches=st.lists(st.tuples(st.integers(1, 16), st.integers(1, 9000)), max_size=5))
+def test_two_numbers_of_a_model_tell_the_operations_of_a_batch(
+    size: str, batches: list[tuple[int, int]]
+) -> None:
+    shape = Shape.gemma3(size)
+    weights = sum(layer.weights for layer in [*linear_layers(shape), head_layer(shape)])
+    width = shape.layers * shape.heads * shape.head_dim
+    expected = sum(training_flops(shape, rows, seq) for rows, seq in batches)
+    assert batches_flops(batches, weights, width) == expected
