@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradelib.grading import imports
 from gradelib.grading.errors import CourseError, SourceError
 
 ATTENTION = 1
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        with imports.left_out(*imports.UNUSED):
+            status: int = options.run(options)
     except SourceError as error:
         _complain(str(error), options, problems=[_problem(each) for each in error.problems])
         return FAILED

@@ -14,10 +14,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import yaml
-from jupytext.myst import MystMetadataParsingError, myst_to_notebook
-from nbformat import ValidationError
-
 from gradelib.cells import parse_cell
 from gradelib.grading.errors import CourseError, Problem, SourceError
 
@@ -107,6 +103,11 @@ def find_exercises(folder: Path) -> dict[str, Path]:
 
 def read_exercise(path: Path) -> Exercise:
     """Read and check one exercise. Raises SourceError with every problem found."""
+    # Not before: a class is graded without them.
+    import yaml
+    from jupytext.myst import MystMetadataParsingError, myst_to_notebook
+    from nbformat import ValidationError
+
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

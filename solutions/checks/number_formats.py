@@ -212,8 +212,8 @@ def _hidden_decode(draw: Draw) -> list[Case]:
 
         cases += part(NORMAL, [case(signed(_normal_code(draw, key)), *key)])
         cases += part(SMALL, [case(signed(draw.integer(1, highest)), *key)])
-        codes = dict.fromkeys([top, top + draw.integer(1, highest), top + highest])
-        cases += part(SPECIAL, [case(signed(code), *key) for code in codes])
+        others = dict.fromkeys([top, top + draw.integer(1, highest), top + highest])
+        cases += part(SPECIAL, [case(signed(code), *key) for code in others])
     wide = [(8, 23, "ieee"), (8, 7, "ieee")]
     cases += part(NORMAL, [case(draw.integer(1 << key[1], 250 << key[1]), *key) for key in wide])
     cases += part(SMALL, [case(draw.integer(2, _ones(key[1])), *key) for key in wide])
