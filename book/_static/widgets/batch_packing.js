@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const { kit, batching, packingData: data } = window.oneGpu;
-  const { el, svg } = kit;
+  const { el, svg, words } = kit;
 
   const NAMES = { fixed: "Fixed", padded: "Padded", sorted: "Sorted", packed: "Packed" };
   const LONG = { fixed: "Fixed: to the maximum length", padded: "Padded: to its batch’s longest", sorted: "Sorted: by length, then padded", packed: "Packed: several to a row" };
@@ -18,22 +18,17 @@
 
   /** Whole numbers from a text with commas or blanks between them; throws a sentence. */
   function lengthsFrom(text) {
-    const words = text.split(/[\s,;]+/).filter(Boolean);
-    const lengths = words.map(Number);
-    if (!words.length || words.length > MOST || lengths.some((n) => !Number.isInteger(n) || n < 1 || n > LONGEST)) {
+    const parts = text.split(/[\s,;]+/).filter(Boolean);
+    const lengths = parts.map(Number);
+    if (!parts.length || words.length > MOST || lengths.some((n) => !Number.isInteger(n) || n < 1 || n > LONGEST)) {
       throw new Error(`From 1 to ${MOST} whole numbers, each from 1 to ${kit.count(LONGEST)}, with blanks between them.`);
     }
     return lengths;
   }
 
-  function settingFrom(words) {
-    const setting = { ...START };
-    if (words.lengths) { setting.lengths = words.lengths.slice(0, 600); }
-    if (NAMES[words.way]) { setting.way = words.way; }
-    for (const [name, [min, max]] of Object.entries(LIMITS)) {
-      const n = Number(words[name]);
-      if (Number.isInteger(n) && n >= min && n <= max) { setting[name] = n; }
-    }
+  function settingFrom(given) {
+    const setting = kit.choices(given, START, { way: Object.entries(NAMES) }, LIMITS);
+    if (given.lengths) { setting.lengths = given.lengths.slice(0, 600); }
     return setting;
   }
 
@@ -51,17 +46,17 @@
       const tall = rows > 32 ? 9 : 17;
       const marks = [svg("defs", null, svg("pattern", { id: "bp-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("path", { d: "M0 0v6", class: "bp-hatch" })))];
       let y = 20;
-      marks.push(svg("text", { x: 0, y: 11, class: "bp-note" }, "batch"), svg("text", { x: width, y: 11, "text-anchor": "end", class: "bp-note" }, `${kit.count(widest)} tokens`));
+      marks.push(words(0, 11, "batch", { class: "bp-note" }), words(width, 11, `${kit.count(widest)} tokens`, { "text-anchor": "end", class: "bp-note" }));
       made.forEach((batch, b) => {
         const height = batch.rows.length * tall;
-        marks.push(svg("text", { x: 0, y: y + Math.min(height, 13) }, String(b + 1)));
+        marks.push(words(0, y + Math.min(height, 13), String(b + 1), null));
         marks.push(svg("rect", { x: left, y, width: x(batch.width) - left, height, class: "bp-frame", fill: "url(#bp-hatch)" }));
         for (const row of batch.rows) {
           let from = 0;
           row.forEach((i, place) => {
             const [start, end] = [x(from), x(from + kept[i])];
             marks.push(svg("rect", { x: start, y: y + 1, width: Math.max(end - start - 1, 1), height: tall - 2, class: `w-fill w-series-${1 + (place % 3)}` }, svg("title", null, `Example ${i + 1}: ${kit.count(kept[i])} tokens`)));
-            if (tall > 12 && end - start > 34) { marks.push(svg("text", { x: (start + end) / 2, y: y + 13, "text-anchor": "middle", class: "w-on-fill bp-length" }, kit.count(kept[i]))); }
+            if (tall > 12 && end - start > 34) { marks.push(words((start + end) / 2, y + 13, kit.count(kept[i]), { "text-anchor": "middle", class: "w-on-fill bp-length" })); }
             from += kept[i];
           });
           y += tall;
@@ -122,8 +117,8 @@
       }));
       ways.replaceChildren(kit.table(`The same examples in each way; one epoch of ${data.title} with LoRA`, ["Way", "Positions", "Padding", "10¹² FLOPs"],
         all.map((one) => {
-          const words = [NAMES[one.name], kit.count(one.positions), kit.share(one.waste), trillions(one.operations)];
-          return one === chosen ? words.map((word) => el("strong", null, word)) : words;
+          const cells = [NAMES[one.name], kit.count(one.positions), kit.share(one.waste), trillions(one.operations)];
+          return one === chosen ? cells.map((cell) => el("strong", null, cell)) : cells;
         })));
       return headline.textContent;
     }
