@@ -10,6 +10,7 @@ EXERCISES = {
     "21_number_formats": "number_formats",
     "22_counting_flops": "counting_flops",
     "31_gpu_memory": "gpu_memory",
+    "32_bfloat16": "bfloat16",
     "43_lora": "lora",
 }
 
