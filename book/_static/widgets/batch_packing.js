@@ -20,7 +20,7 @@
   function lengthsFrom(text) {
     const parts = text.split(/[\s,;]+/).filter(Boolean);
     const lengths = parts.map(Number);
-    if (!parts.length || words.length > MOST || lengths.some((n) => !Number.isInteger(n) || n < 1 || n > LONGEST)) {
+    if (!parts.length || parts.length > MOST || lengths.some((n) => !Number.isInteger(n) || n < 1 || n > LONGEST)) {
       throw new Error(`From 1 to ${MOST} whole numbers, each from 1 to ${kit.count(LONGEST)}, with blanks between them.`);
     }
     return lengths;
