@@ -79,6 +79,17 @@ def forward_flops(shape: Shape, batch: int, seq: int, count: str = "executed") -
     )
 
 
+def forward_flops_2nd(params: float, tokens: float) -> float:
+    """The rule of thumb 2·N·D: each parameter takes part in one multiplication and one addition for
+    each token that is read. A tied embedding counts once, as the head.
+
+    It leaves out attention scores, so it is too small for long texts and for narrow models. Source:
+    Kaplan et al., arXiv:2001.08361, section 2.1.
+    """
+    require_positive(params=params, tokens=tokens)
+    return 2 * params * tokens
+
+
 def training_flops_6nd(params: float, tokens: float) -> float:
     """The rule of thumb C = 6·N·D: 2·N operations a token forward, twice as many backward.
 

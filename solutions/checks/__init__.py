@@ -7,6 +7,7 @@ import importlib
 from gradelib.checks import Check
 
 EXERCISES = {
+    "11_model_size_tradeoff": "model_size_tradeoff",
     "21_number_formats": "number_formats",
     "22_counting_flops": "counting_flops",
     "31_gpu_memory": "gpu_memory",
