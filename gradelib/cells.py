@@ -23,6 +23,7 @@ _PROMPTS = (
 )
 # A grader reads cells in its own process: what takes it long, or its parser down, has no meaning.
 MAX_CELL_CHARACTERS = 100_000
+_SHORT_CHARACTERS = 8_000
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _NEVER_CONSTANT = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -52,9 +53,23 @@ def parse_cell(source: str) -> ast.Module:
     return _read(source)[1]
 
 
-# A reader asks several things of a cell, one after the other.
-@lru_cache(maxsize=4)
 def _read(source: str) -> tuple[str, ast.Module]:
+    return _read_short(source) if len(source) <= _SHORT_CHARACTERS else _read_long(source)
+
+
+# A reader asks several things of a cell, one after the other, and a class has many cells in common. A
+# tree may take hundreds of bytes for each character: few long ones are kept.
+@lru_cache(maxsize=64)
+def _read_short(source: str) -> tuple[str, ast.Module]:
+    return _parsed(source)
+
+
+@lru_cache(maxsize=4)
+def _read_long(source: str) -> tuple[str, ast.Module]:
+    return _parsed(source)
+
+
+def _parsed(source: str) -> tuple[str, ast.Module]:
     if len(source) > MAX_CELL_CHARACTERS:
         raise ValueError(f"a cell of {len(source)} characters (at most {MAX_CELL_CHARACTERS})")
     try:

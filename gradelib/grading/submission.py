@@ -496,13 +496,10 @@ def _defines_function(name: str, source: str) -> bool:
 
 def _is_python(source: str) -> bool:
     """Whether a text is Python as it stands."""
-    if len(source) > cells.MAX_CELL_CHARACTERS:
-        return False
     try:
-        ast.parse(source)
+        return cells.python_text(source) == source
     except cells.UNREADABLE:
         return False
-    return True
 
 
 def _returns(source: str) -> bool:
@@ -545,8 +542,9 @@ def _collide(texts: Sequence[str]) -> bool:
 
 
 def _joined(sources: Sequence[str]) -> str:
-    apart = "\n\n".join(sources)
-    return apart if all(map(_is_python, sources)) else "\n".join(sources)
+    if len(sources) > 1 and all(map(_is_python, sources)):
+        return "\n\n".join(sources)
+    return "\n".join(sources)
 
 
 def _runnable(source: str) -> str:
