@@ -895,17 +895,17 @@ smallest_that_meets = Check(
             lambda models, min_quality, max_seconds: min(
                 _suitable(models, min_quality, max_seconds), key=_order
             )["name"],
-            "No model may be suitable, and `min` of an empty list raises. Return None then.",
+            "Sometimes no model is suitable, and `min` of an empty list raises. What does the task ask for then?",
         ),
         Misconception(
             "smallest of all when none meets",
             _otherwise(_smallest_of_all),
-            "Where no model is suitable you name one all the same. Return None.",
+            "Where no model is suitable you name one all the same. Read again what the task asks for then.",
         ),
         Misconception(
             "text when none meets",
             _otherwise(lambda _models: ""),
-            "Where no model is suitable, return None: a text could be a name.",
+            "Where no model is suitable you return a text, and a text could be a name.",
         ),
         Misconception(
             "quality forgotten",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import pytest
 
 from gradelib.shapes import Shape
 from solutions.checks.gpu_memory import layer_terms
+from solutions.flops import forward_flops_2nd
 from solutions.formats import FORMATS, bytes_for, decode, encode, largest_finite, smallest_subnormal
 from solutions.lora import lora_parameters
 from solutions.memory import (
@@ -19,6 +21,8 @@ from solutions.memory import (
     weight_bytes,
 )
 from solutions.parameters import parameter_count, parameters_by_part
+from solutions.roofline import decode_seconds_lower_bound
+from solutions.tradeoff import perplexity, tokens_per_second
 from tests.checks.tasks import source
 
 TOY = Shape(
@@ -44,6 +48,24 @@ def prose(exercise):
 
 
 STATED = [
+    (
+        "11_model_size_tradeoff",
+        f"Allow about {source('11_model_size_tradeoff').minutes} minutes.",
+    ),
+    (
+        "11_model_size_tradeoff",
+        f"45 tokens in 6 seconds: {tokens_per_second(45, 6):g} tokens a second.",
+    ),
+    (
+        "11_model_size_tradeoff",
+        f"The perplexity is $e^{{1.040}} = {perplexity(1.5 * log(2)):.2f}$.",
+    ),
+    ("11_model_size_tradeoff", f"16 / 8 = {weight_bytes(500, 'bfloat16'):,g} bytes."),
+    ("11_model_size_tradeoff", f"as many additions, {forward_flops_2nd(1000, 30):,} operations."),
+    (
+        "11_model_size_tradeoff",
+        f"so 200 tokens take {decode_seconds_lower_bound(3e9, 300e9, 200):g} s at the least.",
+    ),
     ("21_number_formats", f"Allow about {source('21_number_formats').minutes} minutes."),
     ("43_lora", f"Allow about {source('43_lora').minutes} minutes."),
     (

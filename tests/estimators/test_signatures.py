@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from solutions import communication, flops, lora, parameters, quantization, roofline
+from solutions import communication, flops, lora, parameters, quantization, roofline, tradeoff
 
 CONTRACT = {
     flops.matmul_flops: "m, k, n",
@@ -22,6 +22,9 @@ CONTRACT = {
     roofline.model_flops_utilization: "flops, seconds, peak_flops_per_s",
     roofline.arithmetic_intensity: "flops, bytes_moved",
     roofline.is_memory_bound: "flops, bytes_moved, peak_flops_per_s, bandwidth_bytes_per_s",
+    tradeoff.tokens_per_second: "tokens, seconds",
+    tradeoff.perplexity: "mean_nll",
+    tradeoff.smallest_that_meets: "models, min_quality, max_seconds",
     roofline.decode_seconds_lower_bound: "weight_bytes, bandwidth_bytes_per_s, tokens",
     parameters.parameter_count: "shape",
     lora.lora_parameters: "shape, r, targets",
