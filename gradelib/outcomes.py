@@ -45,6 +45,7 @@ class Kind(StrEnum):
 
 # After these the answer's process is gone or worthless: the cases that remain are not tried.
 FINAL = frozenset({Kind.TIMED_OUT, Kind.OUT_OF_MEMORY, Kind.CRASHED})
+_FIELDS = dict.fromkeys(("kind", "value", "errors", "detail", "printed", "mutated")).keys()
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,8 @@ class Outcome:
     def from_data(cls, data: object) -> Self:
         """Read `to_data`'s form; raises `WireError` for anything else, since a learner's code may
         have written it."""
-        if not isinstance(data, dict) or not set(data) <= {
-            "kind",
-            "value",
-            "errors",
-            "detail",
-            "printed",
-            "mutated",
-        }:
-            raise plain.WireError(
-                "an outcome has the fields kind, value, errors, detail, printed, mutated"
-            )
+        if not isinstance(data, dict) or not data.keys() <= _FIELDS:
+            raise plain.WireError(f"an outcome has the fields {', '.join(_FIELDS)}")
         try:
             kind = Kind(data.get("kind", ""))
         except ValueError as error:
@@ -114,6 +106,8 @@ class Outcome:
 
 
 def _readable(text: str) -> str:
+    if not text:
+        return text
     return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

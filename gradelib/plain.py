@@ -329,18 +329,19 @@ def _untagged(raw: Any, depth: int) -> Any:
     # A tag adds up to two levels of its own; what it holds is bounded by MAX_DEPTH all the same.
     if depth > 3 * MAX_DEPTH:
         raise WireError(f"nested more than {MAX_DEPTH} levels deep")
-    if isinstance(raw, float) and not math.isfinite(raw):
+    kind = type(raw)
+    if kind is float and not math.isfinite(raw):
         raise WireError("a number too large for a float")
-    if isinstance(raw, list):
+    if kind is list:
         return [_untagged(item, depth + 1) for item in raw]
-    if not isinstance(raw, dict):
+    if kind is not dict:
         return raw
-    tags = [key for key in raw if key.startswith("$")]
-    if not tags:
-        return {key: _untagged(item, depth + 1) for key, item in raw.items()}
-    if len(raw) != 1 or tags[0] not in _TAGS:
-        raise WireError(f"unknown tag {tags[0]!r}")
-    return _TAGS[tags[0]](raw[tags[0]], depth + 1)
+    for key in raw:
+        if key[:1] == "$":
+            if len(raw) != 1 or key not in _TAGS:
+                raise WireError(f"unknown tag {key!r}")
+            return _TAGS[key](raw[key], depth + 1)
+    return {key: _untagged(item, depth + 1) for key, item in raw.items()}
 
 
 def _read_float(raw: Any, _depth: int) -> float:
