@@ -151,7 +151,7 @@ tokens_per_second = Check(
 def _perplexity_as_power(mean_nll: float) -> float:
     if mean_nll < 0:
         raise ValueError("a probability above 1")
-    return math.e**mean_nll
+    return math.pow(math.e, mean_nll)
 
 
 def _perplexity_of_the_mean_probability(mean_nll: float) -> float:
@@ -163,7 +163,7 @@ def _perplexity_of_the_mean_probability(mean_nll: float) -> float:
 def _perplexity_through_bits(mean_nll: float) -> float:
     if not mean_nll >= 0:
         raise ValueError(mean_nll)
-    return 2.0 ** (mean_nll / math.log(2))
+    return math.exp2(mean_nll / math.log(2))
 
 
 def _positive_only(function: Callable[[float], float]) -> Callable[[float], float]:
