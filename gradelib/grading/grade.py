@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from gradelib import wording
@@ -27,6 +28,7 @@ from gradelib.outcomes import FINAL, Kind, Outcome
 from gradelib.verdicts import Reason, Status, Verdict
 
 VERDICT_TYPE = "application/vnd.one-gpu.verdict+json"
+_KEPT_CHARACTERS = 20_000
 NOT_JUDGED = "Not judged: this course has no check for this cell, so it earned no points. Tell your instructor."
 
 
@@ -187,10 +189,25 @@ def autograded_text(notebook: dict[str, Any]) -> str:
         {**cell, "source": cell["source"].splitlines(keepends=True), **_split_outputs(cell)}
         for cell in notebook["cells"]
     ]
-    return (
-        json.dumps({**notebook, "cells": cells}, indent=1, sort_keys=True, ensure_ascii=False)
-        + "\n"
-    )
+    # `json` indents slowly, and most cells are the same for a whole class.
+    texts = [json.dumps(cell, sort_keys=True, ensure_ascii=False) for cell in cells]
+    made = [_kept(text) if len(text) < _KEPT_CHARACTERS else _indented(text) for text in texts]
+    empty, inside = '"cells": []', ",".join(f"\n  {text}" for text in made)
+    before, _, after = _indented_data({**notebook, "cells": []}).partition(empty)
+    return f'{before}"cells": [{inside}\n ]{after}\n' if cells else f"{before}{empty}{after}\n"
+
+
+@lru_cache(maxsize=256)
+def _kept(text: str) -> str:
+    return _indented(text)
+
+
+def _indented(text: str) -> str:
+    return _indented_data(json.loads(text)).replace("\n", "\n  ")
+
+
+def _indented_data(data: Any) -> str:
+    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False)
 
 
 def _split_outputs(cell: Mapping[str, Any]) -> dict[str, Any]:
