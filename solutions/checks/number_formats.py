@@ -1147,13 +1147,13 @@ def _sum_recursively(values: Sequence[float], *key: Any, **named: Any) -> float:
 def _hidden_sums(draw: Draw) -> list[Case]:
     cases: list[Case] = []
     for specials in formats.OVERFLOWS:
-        key = (draw.integer(5, 7), draw.integer(4, 9), specials)
+        key = (draw.integer(5, 7), draw.integer(4, 7), specials)
         rule = formats.OVERFLOWS[specials][0]
         # Values between 1 and 4 whose digits do not fit, and enough of them to swamp.
-        long = [draw.real(1, 4) for _ in range(draw.integer(30, 45))]
-        mixed = [draw.real(0.5, 2) * draw.one([-1, 1, 1]) for _ in range(24)]
-        swamped = [2.0 ** (key[1] + 1)] + [draw.real(0.3, 0.49)] * 12
-        last = [*[draw.real(0.3, 0.49)] * 12, 2.0 ** (key[1] + 1)]
+        long = [draw.real(1, 4) for _ in range(draw.integer(20, 30))]
+        mixed = [draw.real(0.5, 2) * draw.one([-1, 1, 1]) for _ in range(12)]
+        swamped = [2.0 ** (key[1] + 1)] + [draw.real(0.3, 0.49)] * 6
+        last = [*[draw.real(0.3, 0.49)] * 6, 2.0 ** (key[1] + 1)]
         tie = [1.0] * (2 ** (key[1] + 1) // 16 + 3) + [2.0 ** (key[1] + 1), 1.0, 1.0, 1.0]
         cancelled = [1 + draw.real(0.6, 0.9) * 2.0 ** -key[1], -1.0]
         lists = [long, mixed, swamped, last, tie, cancelled]
