@@ -19,10 +19,10 @@ CRITERIA: dict[str, Criterion] = {}
 
 NO_ROWS = "a row is not a list of whole numbers"
 NO_POSITION = "a number is no position in `lengths`"
-LOST = "a sequence is in no row"
-TWICE = "a sequence is there twice"
-TOO_LONG = "a row holds more than `max_length` tokens"
-TOO_MANY = "there are too many rows"
+LOST = "{} of the sequences are in no row"
+TWICE = "{} of the sequences are there twice"
+TOO_LONG = "a row holds {} tokens, more than `max_length`"
+TOO_MANY = "it takes {} rows, and fewer would do"
 
 
 def criterion(function: Criterion) -> Criterion:
@@ -45,13 +45,14 @@ def packing(value: Any, inputs: Sequence[Any]) -> list[str] | None:
     placed = Counter(i for row in rows for i in row)
     if not all(0 <= i < len(lengths) for i in placed):
         return [NO_POSITION]
+    fullest = max((sum(lengths[i] for i in row) for row in rows), default=0)
     found = {
-        LOST: len(placed) < len(lengths),
-        TWICE: any(count > 1 for count in placed.values()),
-        TOO_LONG: any(sum(lengths[i] for i in row) > max_length for row in rows),
-        TOO_MANY: 9 * len(rows) > 11 * fewest_rows(lengths, max_length) + 6,
+        LOST: len(lengths) - len(placed),
+        TWICE: sum(count > 1 for count in placed.values()),
+        TOO_LONG: fullest if fullest > max_length else 0,
+        TOO_MANY: len(rows) if 9 * len(rows) > 11 * fewest_rows(lengths, max_length) + 6 else 0,
     }
-    return [flaw for flaw, there in found.items() if there]
+    return [flaw.format(number) for flaw, number in found.items() if number]
 
 
 def fewest_rows(lengths: Sequence[int], max_length: int) -> int:

@@ -10,6 +10,7 @@ EXERCISES = {
     "11_model_size_tradeoff": "model_size_tradeoff",
     "21_number_formats": "number_formats",
     "22_counting_flops": "counting_flops",
+    "23_reducing_compute": "reducing_compute",
     "31_gpu_memory": "gpu_memory",
     "32_bfloat16": "bfloat16",
     "43_lora": "lora",
