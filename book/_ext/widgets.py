@@ -380,7 +380,7 @@ def _hours_fallback() -> str:
     caption = (
         "Gemma 3 4B, a million tokens in sequences of 1,024, at 30 % of each card's dense peak"
     )
-    return html_table(caption, ("", *runs), rows)
+    return html_table(caption, ("Card", *runs), rows)
 
 
 def _roofline_fallback() -> str:
@@ -471,13 +471,26 @@ def widget_scripts(name: str) -> list[str]:
     return [*widget.data, *widget.scripts]
 
 
+SCRIPTS = Path(__file__).parents[1] / "_static" / "widgets"
+
+
+def served(script: str) -> str:
+    """`script` as readers get it: without indentation and without comments that have lines of their own."""
+    without = re.sub(r"^[ ]*/\*\*.*?\*/[ ]*\n", "", script, flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in without.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
 def write_data(folder: Path) -> None:
-    """Write every generated script into `folder`."""
+    """Write every script into `folder`: the generated ones, and the others as they are served."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in SCRIPTS.glob("*.js"):
+        text = served(path.read_text(encoding="utf-8"))
+        (folder / path.name).write_text(text, encoding="utf-8")
     for widget in WIDGETS.values():
         for file, (key, make) in widget.data.items():
             value = json.dumps(make(), ensure_ascii=False, separators=(",", ":"))
             text = f"window.oneGpu = Object.assign(window.oneGpu || {{}}, {{ {key}: {value} }});\n"
-            folder.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text, encoding="utf-8")
 
 

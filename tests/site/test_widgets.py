@@ -1513,6 +1513,16 @@ def test_pages_without_a_widget_load_nothing_of_one(site: Path, page_names: list
     assert with_widgets >= 2
 
 
+def test_scripts_are_served_without_their_comments(widgets: ModuleType) -> None:
+    script = "/**\n * What it does.\n */\nf();\n  // Why.\n  const a = b / c; // here\n/** One line. */\ng(`//`);\n"
+    assert widgets.served(script) == "f();\nconst a = b / c; // here\ng(`//`);\n"
+    for path in widgets.SCRIPTS.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        # Text that spans lines would lose its indentation.
+        assert all(line.count("`") % 2 == 0 for line in text.splitlines()), path.name
+        assert len(widgets.served(text)) < len(text)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_script_of_a_widget_is_there_and_is_classic(widgets: ModuleType, name: str) -> None:
     for script in ["kit.js", *widgets.WIDGETS[name].scripts]:

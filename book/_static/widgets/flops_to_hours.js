@@ -100,7 +100,7 @@
       const key = (i) => el("span", { class: `ml-key ml-key-${i + 1}` }, String(i + 1));
       way.replaceChildren(
         el("p", { class: "ml-legend" }, Object.entries(PARTS).map(([name, words], i) => parts[name] ? el("span", null, key(i), `${words}, ${kit.share(parts[name] / total)}`) : null).filter(Boolean)),
-        kit.table("From the rule of thumb to the count", ["", "Operations", "Of the count"], rows),
+        kit.table("From the rule of thumb to the count", ["Step", "Operations", "Of the count"], rows),
       );
       const of = flops.forwardParts(models[run.model], run.seq);
       const all = flops.sum(of);
@@ -112,7 +112,7 @@
       const peak = card.peaks[setting.dtype];
       const seconds = flops.runSeconds(run, peak, share);
       const energy = flops.energyKwh(card, seconds);
-      facts.replaceChildren(kit.table(`On the ${card.title}, in ${setting.dtype}`, ["", "Value"], [
+      facts.replaceChildren(kit.table(`On the ${card.title}, in ${setting.dtype}`, ["Quantity", "Value"], [
         ["Dense peak", `${kit.fixed(peak / 1e12, 1)} TFLOP/s`],
         ["Time", kit.duration(seconds)],
         ["Tokens a second", kit.count(Number((run.tokens / seconds).toPrecision(3)))],

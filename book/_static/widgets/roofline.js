@@ -103,7 +103,7 @@
       const kinds = Object.keys(KINDS);
       const tokens = { prefill: setting.batch * setting.prompt, decode: setting.batch, training: setting.sequences * setting.seq };
       const row = (name, value) => [name, ...kinds.map((kind) => value(found[kind], kind))];
-      places.replaceChildren(kit.table(`${models[setting.model].title} on the ${card.title}, in ${setting.dtype}`, ["", ...Object.values(KINDS)], [
+      places.replaceChildren(kit.table(`${models[setting.model].title} on the ${card.title}, in ${setting.dtype}`, ["Quantity", ...Object.values(KINDS)], [
         row("Operations", (p) => kit.power(p.flops)),
         row("GB that move, at least", (p) => kit.fixed(p.bytes / 1e9, 2)),
         row("Operations for each byte", (p) => intensity(p.intensity)),
