@@ -327,10 +327,10 @@ def test_setup_files_and_helpers_are_there(
     bubblewrap: Isolation, checks: dict[str, PreparedCheck]
 ) -> None:
     work = Work(
-        ("import json\nDATA = json.load(open('grid.json'))", "1 / 0\nLATER = 1"),
+        ("import json\nDATA = json.load(open('data/2024/grid.json'))", "1 / 0\nLATER = 1"),
         ("def half(x):\n    return x / 2",),
         {"double": ("def double(x):\n    return half(x) * DATA['factor'] * LATER",)},
-        files={"grid.json": json.dumps({"factor": 4}).encode()},
+        files={"data/2024/grid.json": json.dumps({"factor": 4}).encode()},
     )
     with bubblewrap.open(work) as loaded:
         assert judge(loaded["double"], checks["double"]).score == 1

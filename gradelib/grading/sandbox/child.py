@@ -39,6 +39,7 @@ def serve(end: ChildEnd) -> None:
     for driver in request["drivers"]:
         outcomes.load_driver(driver)
     for name, content in request["files"].items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(content.data)
     loaded = Loaded()
     waiting = list(range(len(request["steps"])))
