@@ -31,6 +31,7 @@ OVERFLOWS = "something overflows"
 NOTHING = "nothing overflows"
 POSSIBLE = "a format will do"
 IMPOSSIBLE = "no format will do"
+NONE_FITS = "not one fits"
 
 GIB = 2**30
 
@@ -440,6 +441,11 @@ training_state_bytes = Check(
             "computed in 16 bits.",
         ),
         Misconception(
+            "all of it in 16 bits",
+            _per_parameter(bfloat16_mixed=8, bfloat16_master=8),
+            "In one recipe everything is in 16 bits. What do the other two with bfloat16 in their names keep in float32?",
+        ),
+        Misconception(
             "16-bit copies counted",
             _per_parameter(bfloat16_mixed=18),
             "The 16-bit copies that autocast makes are gone when the optimizer steps. Count what is there then.",
@@ -705,7 +711,7 @@ first_overflow = Check(
         Misconception(
             "-1 for none",
             _overflow_changed(lambda found, _: found, none=-1),
-            "Where nothing overflows there is no position: return None.",
+            "Where nothing overflows there is no position. What does the task return then?",
         ),
     ],
     also_right=[_overflow_by_loop, _overflow_by_largest, _overflow_backwards],
@@ -885,6 +891,11 @@ choose_dtype = Check(
             "loss becomes NaN.",
         ),
         Misconception(
+            "by the card alone",
+            lambda gpu, model: "bfloat16" if "bfloat16" in gpu["native"] else "float16",
+            "You look at the card alone. Can float16 hold the model's activations, and does the run fit?",
+        ),
+        Misconception(
             "emulation before float32",
             _float16_or_bfloat16,
             "Emulated bfloat16 is slower than the card's own float32. If the run fits in float32, take that.",
@@ -902,7 +913,7 @@ choose_dtype = Check(
         Misconception(
             "always an answer",
             _never_none,
-            "If no format leaves a run that fits, return None.",
+            "No format leaves a run that fits. What does the task return then?",
         ),
         Misconception(
             "memory ignored",
@@ -993,24 +1004,25 @@ def _hidden_batches(draw: Draw) -> list[Case]:
         room(draw.integer(9, 15), draw.real(0.6, 0.9)),
         room(draw.integer(17, 31), draw.real(0.1, 0.4)),
         room(draw.integer(5, 7), 0.0),
-        room(0, draw.real(0.2, 0.4)),
-        room(0, draw.real(0.6, 0.9)),
     ]
     full = draw.log_integer(10**9, 10**10)
-    numbers.append(case(full, full + draw.integer(10**9, 3 * 10**9), draw.integer(10**7, 10**8)))
+    short = case(full, full + draw.integer(10**9, 3 * 10**9), draw.integer(10**7, 10**8))
+    none = [room(0, draw.real(0.2, 0.4)), room(0, draw.real(0.6, 0.9)), short]
     bad = [case(full, -draw.integer(1, 10**9), 1000), case(full, 0, 0)]
-    return part(NUMBERS, numbers) + part(BAD_INPUT, bad)
+    return part(NUMBERS, numbers) + part(NONE_FITS, none) + part(BAD_INPUT, bad)
 
 
 largest_batch = Check(
     reference=precision_choice.largest_batch,
     public=[
-        *part(NUMBERS, [case(100, 40, 16), case(100, 36, 16), case(100, 40, 25), case(50, 40, 16)]),
-        *part(NUMBERS, [case(30, 40, 16), case(1000, 40, 3)]),
+        *part(
+            NUMBERS, [case(100, 40, 16), case(100, 36, 16), case(100, 40, 25), case(1000, 40, 3)]
+        ),
+        *part(NONE_FITS, [case(50, 40, 16), case(30, 40, 16)]),
         *part(BAD_INPUT, [case(100, 40, 0), case(-1, 0, 16), case(100, -40, 16)]),
     ],
     hidden=_hidden_batches,
-    parts={NUMBERS: 0.9, BAD_INPUT: 0.1},
+    parts={NUMBERS: 0.7, NONE_FITS: 0.2, BAD_INPUT: 0.1},
     misconceptions=[
         Misconception(
             "what is fixed forgotten",

@@ -125,7 +125,12 @@ def test_other_types_of_the_same_value_score_full_marks(exercise, task):
     if isinstance(example, str):
         written = TEXTS_WRITTEN_OTHERWISE
     for name, write in written.items():
-        verdict = verdict_on(lambda *args, w=write, **kw: w(reference(*args, **kw)), check)
+
+        def answer(*args: Any, write: Answer = write, **kwargs: Any) -> Any:
+            value = reference(*args, **kwargs)
+            return value if value is None else write(value)  # "there is none" has one spelling
+
+        verdict = verdict_on(answer, check)
         assert verdict.status is Status.CORRECT, f"{name}: {verdict.message}"
 
 
