@@ -1,9 +1,12 @@
-"""How fast a class is graded: nbgrader's own autograde against `one-gpu grade`, in one run.
+"""How fast a class is graded: nbgrader's own autograde, otter-grader on request, and `one-gpu grade`, in one run.
 
-`python tests/bench/grading.py [--students 100] [--exercise 21_number_formats]` makes a course, hands in
-the reference with small changes for every student, grades the class both ways, and prints seconds a
-submission, the ratio and the peak memory. The marks of the judged tasks must be equal: nbgrader runs
-the visible checks in the learner's kernel, so only right and untouched answers are handed in.
+`python tests/bench/grading.py [--students 100] [--exercise 21_number_formats] [--with-otter]` makes a course, hands
+in the reference with small changes for every student, grades the class each way, and prints seconds a submission,
+how many times as long the others take, and the peak memory. The marks of the judged tasks must be equal: the others
+run the visible checks alone, and in the learner's kernel, so only right and untouched answers are handed in.
+
+nbgrader grades one submission after the other. Otter runs without its containers (`otter run`), as many at a time as
+`--jobs` says, as its containers would.
 """
 
 from __future__ import annotations
@@ -14,16 +17,25 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
+import zipfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from gradelib.grading.course import Course, Settings, new_course, read_sources, sources_beside
 from gradelib.grading.gradebook import nbgrader_of, open_gradebook
-from gradelib.grading.layout import TEXT_STUB
+from gradelib.grading.layout import CHECK_PREFIX, TEXT_STUB
 
 ROOT = Path(__file__).parents[2]
 CHECKS = "solutions.checks"
+OTTER = "otter-grader==7.0.0"
+OTTER_FOLDER = Path(tempfile.gettempdir()) / "one-gpu-bench-otter-7.0.0"
 # nbgrader as it is: it executes the notebook in a kernel. Its check cells are let through, so that
 # they cost what a visible test costs.
 PLAIN_CONFIG = """
@@ -32,79 +44,174 @@ c.CourseDirectory.root = {root!r}
 c.ClearSolutions.code_stub = {{"python": "..."}}
 c.ClearSolutions.text_stub = {stub!r}
 """
+# The same visible check as a test of otter's.
+OTTER_TEST = """
+from otter.test_files import test_case
+
+OK_FORMAT = False
+name = {task!r}
+points = {points!r}
+
+
+@test_case(points={points!r})
+def test_visible(check, {task}):
+    assert check({task!r}, {task})
+"""
+Marks = dict[str, dict[str, float | None]]
+
+
+@dataclass
+class Way:
+    """One way of grading, measured. `peak_mib`: the most memory that all its processes held
+    together, None where the system does not tell. `ratio`: how many times as long it takes as
+    `one-gpu grade`."""
+
+    name: str
+    submissions: int
+    seconds: float
+    peak_mib: float | None
+    seconds_per_submission: float = 0.0
+    ratio: float = 1.0
+    equal_marks: bool = True
 
 
 def main() -> int:
-    """Run the comparison; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the comparison; returns the exit status: 1 when marks differ."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--students", type=int, default=100)
     parser.add_argument("--exercise", default="21_number_formats")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--plain-students", type=int, help="fewer for nbgrader, to save time")
+    parser.add_argument("--plain-students", type=int, help="fewer for the others, to save time")
+    parser.add_argument(
+        "--with-otter",
+        nargs="?",
+        type=Path,
+        const=OTTER_FOLDER,
+        metavar="FOLDER",
+        help=f"measure {OTTER} too; installed there if it is not yet (default: {OTTER_FOLDER})",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    plain_students = options.plain_students or options.students
+    exercise, students = options.exercise, options.students
+    few = min(options.plain_students or students, students)
+    otter = _otter(options.with_otter) if options.with_otter else None
     with tempfile.TemporaryDirectory(prefix="one-gpu-bench-") as folder:
-        course = _course(Path(folder) / "course", options.exercise)
-        _hand_in(course, options.exercise, options.students)
-        plain = _plain_copy(course, options.exercise, plain_students)
-        theirs = _timed(plain, [sys.executable, "-m", "nbgrader", "autograde", options.exercise])
-        command = [sys.executable, "-m", "gradelib.grading.cli", "grade", options.exercise]
-        ours = _timed(course.root, [*command, "--jobs", str(options.jobs), "--json"])
-        same = _marks(Course.open(plain), options.exercise)
-        found = _marks(course, options.exercise)
-        equal = all(found[student] == marks for student, marks in same.items())
-    result = {
-        "exercise": options.exercise,
-        "students": options.students,
-        "jobs": options.jobs,
-        "nbgrader_seconds_per_submission": theirs["seconds"] / plain_students,
-        "one_gpu_seconds_per_submission": ours["seconds"] / options.students,
-        "nbgrader_cpu_seconds_per_submission": theirs["cpu_seconds"] / plain_students,
-        "one_gpu_cpu_seconds_per_submission": ours["cpu_seconds"] / options.students,
-        "ratio": (theirs["seconds"] / plain_students) / (ours["seconds"] / options.students),
-        "nbgrader_peak_mib": theirs["peak_mib"],
-        "one_gpu_peak_mib": ours["peak_mib"],
-        "equal_marks": equal,
-    }
-    for name, value in result.items():
-        if not options.json:
-            sys.stdout.write(
-                f"{name}: {value:.3g}\n" if isinstance(value, float) else f"{name}: {value}\n"
-            )
+        course = _course(Path(folder) / "course", exercise)
+        _hand_in(course, exercise, students)
+        plain = _plain_copy(course, exercise, few)
+        nbgrader = [sys.executable, "-m", "nbgrader", "autograde", exercise]
+        ways = [_measured("nbgrader autograde", few, plain, nbgrader)]
+        marks = [_marks(Course.open(plain), exercise)]
+        if otter is not None:
+            way, found = _with_otter(otter, course, plain, exercise, few, options.jobs)
+            ways.append(way)
+            marks.append(found)
+        command = [sys.executable, "-m", "gradelib.grading.cli", "grade", exercise, "--json"]
+        jobs = ["--jobs", str(options.jobs)]
+        ours = _measured("one-gpu grade", students, course.root, [*command, *jobs])
+        own = _marks(course, exercise)
+    for way, found in zip(ways, marks, strict=True):
+        way.ratio = way.seconds_per_submission / ours.seconds_per_submission
+        way.equal_marks = len(found) == few and all(
+            own[student].get(name) == score
+            for student, scores in found.items()
+            for name, score in scores.items()
+        )
+    ways.append(ours)
     if options.json:
-        sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    return 0 if equal else 1
+        about = {"exercise": exercise, "jobs": options.jobs, "ways": list(map(asdict, ways))}
+        sys.stdout.write(json.dumps(about, indent=1) + "\n")
+    else:
+        _show(exercise, options.jobs, ways)
+    return 0 if all(way.equal_marks for way in ways) else 1
+
+
+def _show(exercise: str, jobs: int, ways: list[Way]) -> None:
+    table = Table(title=f"{exercise}, --jobs {jobs}", title_justify="left")
+    table.add_column("")
+    for name in ("submissions", "seconds", "s / submission", "times as long", "peak MiB", "marks"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for way in ways:
+        table.add_row(
+            way.name,
+            str(way.submissions),
+            f"{way.seconds:.1f}",
+            f"{way.seconds_per_submission:.3f}",
+            f"{way.ratio:.1f}",
+            "?" if way.peak_mib is None else f"{way.peak_mib:.0f}",
+            "equal" if way.equal_marks else "DIFFER",
+        )
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
     }
 
 
-# Runs a command and prints what it and its children took; in a process of its own, since the peak of
-# all children ever waited for is what a process can ask for.
+# Runs a command and prints how long it took and how much memory it held, with everything that it
+# started. Memory is the sum of the processes' proportional shares (or, where the system keeps those
+# to itself, of what is in no file), twice a second.
 MEASURE = """
-import json, resource, subprocess, sys, time
+import json, os, subprocess, sys, threading, time
+from pathlib import Path
+
+def fields(pid, name, separator=":"):
+    lines = Path("/proc", pid, name).read_text().splitlines()
+    return dict(line.split(separator, 1) for line in lines if separator in line)
+
+def held(pid):
+    try:
+        return int(fields(pid, "smaps_rollup")["Pss"].split()[0])
+    except OSError:
+        known = fields(pid, "status")
+        return sum(int(known[name].split()[0]) for name in ("RssAnon", "RssShmem"))
+
+def look():
+    parents = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parents[pid] = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            pass
+    family = {str(done.pid)}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    total = 0
+    for pid in family:
+        try:
+            total += held(pid)
+        except (OSError, KeyError):
+            pass  # it has ended
+    return total
+
+def watch():
+    global peak
+    while not over.wait(0.5):
+        peak = max(peak, look())
+
+peak, over = 0, threading.Event()
 started = time.monotonic()
-done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
+done = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+if sys.platform == "linux":
+    threading.Thread(target=watch, daemon=True).start()
+_, said = done.communicate()
+seconds = time.monotonic() - started
+over.set()
 print(json.dumps({
-    "status": done.returncode,
-    "error": done.stderr[-3000:],
-    "seconds": time.monotonic() - started,
-    "cpu_seconds": used.ru_utime + used.ru_stime,
-    "peak_mib": used.ru_maxrss / 1024,
+    "status": done.returncode, "error": said[-3000:], "seconds": seconds, "peak_kib": peak
 }))
 """
 
 
-def _timed(folder: Path, command: list[str]) -> dict[str, Any]:
-    """Wall time, CPU time of it and its children, and the memory of its largest process."""
-    measured = subprocess.run(
+def _measured(name: str, submissions: int, folder: Path, command: list[str]) -> Way:
+    ran = subprocess.run(
         [sys.executable, "-c", MEASURE, *command],
         cwd=folder,
         env=_environment(),
@@ -112,10 +219,15 @@ def _timed(folder: Path, command: list[str]) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(measured.stdout)
+    found = json.loads(ran.stdout)
     if found["status"]:
         raise SystemExit(f"{command} failed:\n{found['error']}")
-    return found
+    peak = found["peak_kib"] / 1024 if found["peak_kib"] else None
+    seconds = found["seconds"]
+    return Way(name, submissions, seconds, peak, seconds / submissions)
+
+
+# -- the class
 
 
 def _course(root: Path, exercise: str) -> Course:
@@ -147,6 +259,22 @@ def _hand_in(course: Course, exercise: str, count: int) -> None:
         (folder / f"{exercise}.ipynb").write_text(json.dumps(notebook))
 
 
+def _marks(course: Course, exercise: str) -> Marks:
+    coursedir, _ = nbgrader_of(course)
+    with open_gradebook(coursedir) as book:
+        return {
+            submission.student_id: {
+                grade.name: grade.auto_score
+                for notebook in submission.notebooks
+                for grade in notebook.grades
+            }
+            for submission in book.find_assignment(exercise).submissions
+        }
+
+
+# -- the others
+
+
 def _plain_copy(course: Course, exercise: str, count: int) -> Path:
     """The same course for nbgrader alone, whose check cells fail where the visible check fails."""
     root = course.root.parent / "plain"
@@ -170,17 +298,47 @@ def _plain_copy(course: Course, exercise: str, count: int) -> Path:
     return root
 
 
-def _marks(course: Course, exercise: str) -> dict[str, dict[str, float | None]]:
-    coursedir, _ = nbgrader_of(course)
-    with open_gradebook(coursedir) as book:
-        return {
-            submission.student_id: {
-                grade.name: grade.auto_score
-                for notebook in submission.notebooks
-                for grade in notebook.grades
-            }
-            for submission in book.find_assignment(exercise).submissions
-        }
+def _otter(folder: Path) -> Path:
+    """The Python that has otter, in an environment of its own; what the exercises need comes from
+    this one."""
+    python = folder / "bin" / "python"
+    paths = sysconfig.get_paths("venv", {"base": str(folder), "platbase": str(folder)})
+    more = Path(paths["purelib"]) / "of-the-bench.pth"
+    if not more.is_file():  # written last
+        if folder.exists():
+            raise SystemExit(f"{folder} is there already; remove it, or name another folder")
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", OTTER], check=True)
+        more.write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return python
+
+
+def _with_otter(
+    python: Path, course: Course, plain: Path, exercise: str, count: int, jobs: int
+) -> tuple[Way, Marks]:
+    folder = course.root.parent
+    autograder, marks = folder / "autograder.zip", folder / "otter.json"
+    release = course.root / "release" / exercise
+    notebook = json.loads((release / f"{exercise}.ipynb").read_text())
+    with zipfile.ZipFile(autograder, "w") as archive:
+        archive.writestr("otter_config.json", json.dumps({"pdf": False}))
+        for path in release.rglob("*"):
+            if path.is_file() and path.suffix != ".ipynb":
+                archive.write(path, Path("files", path.relative_to(release)))
+        for cell in notebook["cells"]:
+            about = cell["metadata"].get("nbgrader", {})
+            if about.get("grade") and not about.get("solution"):
+                task = about["grade_id"].removeprefix(CHECK_PREFIX)
+                test = OTTER_TEST.format(task=task, points=float(about["points"]))
+                archive.writestr(f"tests/{task}.py", test)
+    script = Path(__file__).with_name("otter_class.py")
+    given = [autograder, plain / "submitted", exercise, jobs, marks]
+    way = _measured("otter run", count, folder, [str(python), str(script), *map(str, given)])
+    found = json.loads(marks.read_text())
+    return way, {
+        student: {f"{CHECK_PREFIX}{task}": score for task, score in scores.items()}
+        for student, scores in found.items()
+    }
 
 
 if __name__ == "__main__":
