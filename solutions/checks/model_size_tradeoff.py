@@ -113,7 +113,7 @@ tokens_per_second = Check(
         ),
         Misconception(
             "upside down",
-            lambda tokens, seconds: seconds / tokens if tokens else math.inf,
+            lambda tokens, seconds: seconds / tokens,
             "Those are the seconds for each token. How many tokens are there in one second?",
         ),
         Misconception(

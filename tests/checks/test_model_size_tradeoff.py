@@ -15,6 +15,7 @@ from gradelib.tiny_gemma import find_tiny_gemma
 from solutions.checks.model_size_tradeoff import (
     COUNT_GAP,
     HIDDEN_SHAPES,
+    SHELF,
     SHORT,
     forward_flops_2nd,
     smallest_that_meets,
@@ -137,6 +138,10 @@ def test_the_marking_guide_states_the_measured_perplexities() -> None:
     assert min(better, key=lambda name: better[name]) == "meetings"
     assert better.pop("meetings") == pytest.approx(1 / 20, abs=0.01)
     assert all(value > 0.1 for value in better.values())
+
+
+def test_the_notebook_shows_the_models_of_the_first_cases() -> None:
+    assert literal("shelf") == list(SHELF)
 
 
 def test_the_worked_example_of_the_choice_is_right() -> None:
