@@ -14,7 +14,7 @@ for module in ("torch", "transformers", "peft", "bitsandbytes"):
 
 import torch  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "book" / "memory" / "gpu_memory.md"
+PAGE = Path(__file__).parents[2] / "book" / "memory" / "out_of_memory.md"
 
 
 @pytest.mark.slow
@@ -23,5 +23,5 @@ def test_the_error_on_the_page_is_the_one_that_its_code_raises():
     (code,) = [text for kind, text in blocks if kind == "python"]
     (shown,) = [text for kind, text in blocks if kind == "text"]
     with pytest.raises(torch.cuda.OutOfMemoryError) as raised:
-        exec(compile(code, "gpu_memory.md", "exec"), {})
+        exec(compile(code, "out_of_memory.md", "exec"), {})
     assert str(raised.value).startswith(" ".join(shown.split()))
