@@ -589,7 +589,8 @@ def _draw_layers(draw: Draw, count: int) -> list[list[float]]:
     for _ in range(count):
         values = [draw.one([-1.0, 1.0]) * 10 ** draw.real(-3, 4.7) for _ in range(4)]
         layers.append([round(value, 4) for value in values])
-    layers[0][draw.integer(0, 3)] = draw.one([-1.0, 1.0]) * round(draw.real(65_505, 65_519), 2)
+    layers[0][1] = draw.one([-1.0, 1.0]) * round(draw.real(65_505, 65_519), 2)
+    layers[0][2] = draw.one([-1.0, 1.0]) * round(draw.real(65_519.3, 65_519.9), 2)
     layers[0][0] = draw.real(1e-9, 2e-8)
     return layers
 
@@ -610,7 +611,7 @@ def _hidden_activations(draw: Draw) -> list[Case]:
         -just_above,
     ]
     at_once = _draw_layers(draw, 3)
-    at_once[0][2] = -round(draw.real(80_000, 200_000), 1)
+    at_once[0][3] = -round(draw.real(80_000, 200_000), 1)
     two = _draw_layers(draw, 4)
     two[1][1], two[1][2] = 50_000 + draw.real(1, 5000), 40_000 + draw.real(1, 5000)
     return part(OVERFLOWS, [*map(with_overflow, values), case(at_once)]) + part(

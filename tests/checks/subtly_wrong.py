@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradelib.shapes import Shape
-from solutions import formats
+from solutions import formats, precision_choice
 from solutions.checks.lora import lora_config_reference
 from solutions.parameters import parameter_count
 
@@ -479,10 +479,114 @@ LORA_CONFIG: dict[str, Answer] = {
     for value in values
 }
 
+# --- updates that stick, overflow, formats and batches
+
+
+def stuck(
+    form: Callable[[str, bool], str],
+    counts: Callable[[float, float, float], bool] = lambda kept, moved, update: moved != kept,
+) -> Answer:
+    """`updates_that_stick` with another format for the stored weight, or another thing counted."""
+
+    def updates_that_stick(
+        weight: float, updates: Sequence[float], dtype: str, master: bool = False
+    ) -> int:
+        if dtype not in precision_choice.FIELDS:
+            raise ValueError(dtype)
+        kept_as = form(dtype, master)
+        kept, count = precision_choice.stored(weight, kept_as), 0
+        for update in updates:
+            moved = precision_choice.stored(kept + update, kept_as)
+            count += counts(kept, moved, update)
+            kept = moved
+        return count
+
+    return updates_that_stick
+
+
+def usual_form(dtype: str, master: bool) -> str:
+    return "float32" if master else dtype
+
+
+UPDATES: dict[str, Answer] = {
+    "a master copy for bfloat16 alone": stuck(
+        lambda dtype, master: "float32" if master and dtype == "bfloat16" else dtype
+    ),
+    "float16 for every format of 16 bits": stuck(
+        lambda dtype, master: usual_form(dtype, master).replace("bfloat16", "float16")
+    ),
+    "updates that arrive whole": stuck(
+        usual_form, lambda kept, moved, update: update != 0 and moved - kept == update
+    ),
+    "updates that move as far as they say, or more": stuck(
+        usual_form, lambda kept, moved, update: moved != kept and abs(moved - kept) >= abs(update)
+    ),
+    "updates that make the weight larger": stuck(
+        usual_form, lambda kept, moved, update: moved > kept
+    ),
+}
+
+
+def overflowing(over: Callable[[float], bool]) -> Answer:
+    return lambda activations: next(
+        (i for i, layer in enumerate(activations) if any(map(over, layer))), None
+    )
+
+
+OVERFLOW: dict[str, Answer] = {
+    "limit at 65,519": overflowing(lambda value: abs(value) > 65_519),
+    "limit above 65,520": overflowing(lambda value: abs(value) > 65_520),
+    "limit of the negative values at 65,504": overflowing(
+        lambda value: value >= 65_520 or value < -65_504
+    ),
+    "last value of a layer alone": lambda activations: next(
+        (i for i, layer in enumerate(activations) if abs(layer[-1]) >= 65_520), None
+    ),
+}
+
+
+def choosing(order: Callable[[dict[str, Any], dict[str, Any]], Sequence[str]]) -> Answer:
+    """The first of these formats that fits and does not overflow."""
+
+    def choose_dtype(gpu: dict[str, Any], model: dict[str, Any]) -> str | None:
+        for dtype in order(gpu, model):
+            overflows = dtype == "float16" and model["largest_activation"] >= 65_520
+            if not overflows and model["peak_bytes"][dtype] <= gpu["usable_bytes"]:
+                return dtype
+        return None
+
+    return choose_dtype
+
+
+CHOICES: dict[str, Answer] = {
+    "the first that fits of the card's list": choosing(
+        lambda gpu, _: [d for d in gpu["native"] if d in precision_choice.FIELDS] + ["bfloat16"]
+    ),
+    "float16 emulated": choosing(
+        lambda gpu, _: [
+            *(d for d in precision_choice.BEST_FIRST if d in gpu["native"]),
+            *("float16", "bfloat16"),
+        ]
+    ),
+    "float32 for models that overflow": choosing(
+        lambda gpu, model: (
+            ["float32", "bfloat16"]
+            if model["largest_activation"] >= 65_520
+            else [*(d for d in precision_choice.BEST_FIRST if d in gpu["native"]), "bfloat16"]
+        )
+    ),
+    "the smallest peak": choosing(
+        lambda gpu, model: sorted(model["peak_bytes"], key=lambda d: model["peak_bytes"][d])
+    ),
+}
+
 SUBTLY_WRONG: dict[tuple[str, str], dict[str, Answer]] = {
     ("21_number_formats", "decode"): DECODE,
     ("21_number_formats", "encode"): ENCODE,
     ("21_number_formats", "sum_in_format"): SUM,
     ("31_gpu_memory", "parameter_count"): PARAMETER_COUNT,
+    ("32_bfloat16", "updates_that_stick"): UPDATES,
+    ("32_bfloat16", "first_overflow"): OVERFLOW,
+    ("32_bfloat16", "choose_dtype"): CHOICES,
     ("43_lora", "lora_config"): LORA_CONFIG,
 }
