@@ -98,6 +98,15 @@ TEXTS_WRITTEN_OTHERWISE = {
         type("Name", (str,), {})(value) if isinstance(value, str) else value
     ),
 }
+LISTS_WRITTEN_OTHERWISE = {
+    "tuple": tuple,
+    "NumPy arrays for inner lists": lambda value: [
+        np.array(item) if isinstance(item, list) else item for item in value
+    ],
+    "NumPy numbers": lambda value: [
+        _numpy_number(item) if type(item) in (int, float) else item for item in value
+    ],
+}
 DICTIONARIES_WRITTEN_OTHERWISE = {
     "OrderedDict": OrderedDict,
     "read-only view": MappingProxyType,
@@ -120,6 +129,8 @@ def test_other_types_of_the_same_value_score_full_marks(exercise, task):
     written = NUMBERS_WRITTEN_OTHERWISE
     if isinstance(example, dict):
         written = DICTIONARIES_WRITTEN_OTHERWISE
+    if isinstance(example, list):
+        written = LISTS_WRITTEN_OTHERWISE
     if isinstance(example, bool):
         written = BOOLEANS_WRITTEN_OTHERWISE
     if isinstance(example, str):

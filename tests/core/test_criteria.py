@@ -171,6 +171,15 @@ def test_another_type_is_told_as_such(value, kind):
     assert f"returned {kind}; it should return a list." in verdict.message
 
 
+def test_one_that_raises_is_not_told_a_value():
+    def raises(lengths, max_length):
+        raise KeyError("lost")
+
+    verdict = verdict_on(raises)
+    assert verdict.status is Status.RAISED
+    assert "give" not in verdict.message
+
+
 def test_nothing_and_printing_are_recognised():
     def prints(lengths, max_length):
         print(pack(lengths, max_length))  # noqa: T201
