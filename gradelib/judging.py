@@ -9,11 +9,11 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from gradelib.checks import PreparedCase, PreparedCheck, same_outcome, seen
-from gradelib.compare import Difference, Differs, difference, kind_of
+from gradelib.compare import Difference, Differs, Tolerance, difference, kind_of
 from gradelib.limit import OutOfTimeError, time_limit
 from gradelib.outcomes import FINAL, Kind, Outcome, call, load_driver, of_error
 from gradelib.verdicts import Reason, Status, Verdict
@@ -73,6 +73,8 @@ class _Tried:
 
 MISSING_NAME = "reads a name that is not there"
 MISSING_PACKAGE = "imports a package that is not there"
+# By how much the tolerance is narrowed to tell apart two known wrong answers that lie close together.
+NARROW = 10
 _STATUS = {
     Kind.RAISED: Status.RAISED,
     Kind.BAD_VALUE: Status.BAD_VALUE,
@@ -186,8 +188,8 @@ def _explained(failing: _Tried, check: PreparedCheck) -> tuple[Status, Reason]:
         expected = value_text(one.expected.value) if one.expected.kind is Kind.VALUE else ""
         if one.expected.kind is Kind.RAISED:
             expected = f"{one.expected.errors[0]}"
-        if check.rules:
-            expected = ""  # many values meet the rules: none of them is the expected one
+        if check.rules or (check.criterion and one.expected.kind is Kind.VALUE):
+            expected = ""  # many values are right: none of them is the expected one
         if not shown:
             # The text of an exception, and the name of a class that was made to fit, could carry a
             # hidden case's inputs. Python's own classes may be told.
@@ -251,18 +253,35 @@ def _recognised(
 def _known(tried: Sequence[_Tried], check: PreparedCheck) -> str | None:
     """The catalogued misconception whose outcomes are the answer's own: on all cases, else on all
     failing ones, else on those of the first part that fails (the others may fail for a reason of
-    their own)."""
+    their own).
 
-    def agrees(name: str, each: _Tried) -> bool:
+    Several may fit. It is then the one that the cases which passed contradict least: a misconception
+    that would have failed them is hardly this learner's. (Parts after the first that fails do not count
+    here.) Of several that are left it is one that the answer meets well within the tolerance, and then
+    the first in the catalogue.
+    """
+    narrow = replace(
+        check.tolerance, rel=check.tolerance.rel / NARROW, abs=check.tolerance.abs / NARROW
+    )
+
+    def agrees(name: str, each: _Tried, tolerance: Tolerance = check.tolerance) -> bool:
         outcome = seen(each.outcome, each.case.args, check.criterion)
-        return same_outcome(outcome, each.case.wrong[name], check.tolerance)
+        return same_outcome(outcome, each.case.wrong[name], tolerance)
 
     failing = [each for each in tried if not each.passed]
-    first_part = [each for each in failing if each.case.part == failing[0].case.part]
+    order = list(check.parts)
+    first = order.index(failing[0].case.part)
+    first_part = [each for each in failing if order.index(each.case.part) == first]
+    passed = [each for each in tried if each.passed and order.index(each.case.part) <= first]
+
+    def against(name: str) -> tuple[int, int]:
+        contradicting = sum(not agrees(name, each) for each in passed)
+        return contradicting, sum(not agrees(name, each, narrow) for each in first_part)
+
     for among in (tried, failing, first_part):
-        for name in check.sentences:
-            if all(agrees(name, each) for each in among):
-                return name
+        fitting = [name for name in check.sentences if all(agrees(name, each) for each in among)]
+        if fitting:
+            return min(fitting, key=against)
     return None
 
 

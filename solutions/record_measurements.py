@@ -38,7 +38,8 @@ PACKAGES = ("torch", "transformers", "peft", "bitsandbytes")
 
 
 def saved_setups() -> Iterator[tuple[str, Setup]]:
-    """Forward passes to measure: every size in ten ways that differ in what decides the bytes."""
+    """Forward passes to measure: every size in ten ways that differ in what decides the bytes, and
+    one so long that the masks of local layers weigh something."""
     for size in SIZES:
         plain = Setup(shape=Shape.gemma3(size), batch=1, seq=512)
         for changes in (
@@ -54,6 +55,7 @@ def saved_setups() -> Iterator[tuple[str, Setup]]:
             {"batch": 2, "seq": 1024, "method": "qlora", "checkpointing": True},
         ):
             yield size, replace(plain, **changes)
+    yield "270m", Setup(shape=Shape.gemma3("270m"), batch=1, seq=8192)
 
 
 def step_setups() -> Iterator[tuple[str, Setup]]:

@@ -1202,6 +1202,8 @@ is_memory_bound = Check(
         # Gemma 3 4B on a T4 in 16 bits: one token alone, and a prompt of 1,024.
         case(7.76e9, 7.76e9, 65e12, 320e9),
         case(1024 * 7.76e9, 7.76e9, 65e12, 320e9),
+        case(3000e9, 1e9, 65e12, 320e9),
+        case(1e9, 4e9, 65e12, 320e9),
         case(150e9, 1e9, 65e12, 320e9),
         case(250e9, 1e9, 65e12, 320e9),
         case(250e9, 1e9, 989e12, 3350e9),

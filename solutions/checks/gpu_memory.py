@@ -637,7 +637,13 @@ optimizer_bytes = Check(
                 case(25_600_000, "paged_adamw8bit", "float32"),
             ],
         ),
-        *part(FACTORED, [case(16_000_000, "adafactor", "bfloat16")]),
+        *part(
+            FACTORED,
+            [
+                case(16_000_000, "adafactor", "bfloat16"),
+                case(9_000_000, "adafactor", "float32"),
+            ],
+        ),
         *part(
             BAD_INPUT,
             [
@@ -981,6 +987,7 @@ activation_bytes = Check(
                 _measured("4b", 1, 512),
                 _measured("4b", 2, 1024),
                 _measured("270m", 1, 2048),
+                _measured("270m", 1, 8192),
                 _measured("1b", 1, 1024, "float32"),
             ],
         ),
@@ -1848,7 +1855,11 @@ fits = Check(
                 case(12 * GIB, 16 * GIB, 0.125),
                 case(15 * GIB, 16 * GIB, 0.125),
                 case(14 * GIB, 16 * GIB, 0.125),
+                case(14 * GIB + 2**27, 16 * GIB, 0.125),
                 case(16 * GIB, 16 * GIB, 0.125),
+                case(16 * GIB - 1024, 16 * GIB, 0.125),
+                case(17 * GIB, 16 * GIB, 0.125),
+                case(1 * GIB, 16 * GIB, 0.125),
                 case(16 * GIB, 16 * GIB, 0.0),
                 case(17 * GIB, 16 * GIB, 0.0),
             ],

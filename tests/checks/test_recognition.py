@@ -1,60 +1,59 @@
 """Whether the visible cases tell the known wrong answers of a task apart.
 
 A learner may have one known mistake and another one elsewhere. The judge then compares the failing
-cases of the first part that fails, and names the first misconception that agrees on all of them. So
-no misconception may agree, on those cases, with one that stands after it.
+cases of the first part that fails, and of the misconceptions that agree on all of them it names the
+one that the passed cases contradict least. So of two misconceptions, some case of that part or of one
+before it has to tell them apart: of all parts after it nothing is known.
 """
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
 from gradelib.checks import PreparedCase, PreparedCheck, same_outcome
-from gradelib.judging import LocalAnswer, judge
+from gradelib.judging import NARROW, LocalAnswer, judge
 from solutions.formats import decode, encode, largest_finite
-from tests.checks.tasks import TASKS, prepared
-
-HELD = ("21_number_formats", "32_bfloat16")
-# (task, mistake, the name it may be given): both sentences are true of such an answer.
-EXCUSED: set[tuple[str, str, str]] = set()
+from tests.checks.tasks import WRONG, each_task, each_wrong_answer, prepared
 
 
-def first_failures(check: PreparedCheck, name: str) -> list[PreparedCase]:
-    """The visible cases that a known wrong answer fails in the first part where it fails."""
-    failed = [
-        one
-        for one in check.cases
-        if one.visible and not same_outcome(one.wrong[name], one.expected, check.tolerance)
-    ]
-    return [one for one in failed if one.part == failed[0].part]
+def ruled_out(check: PreparedCheck, name: str, other: str) -> bool:
+    """Whether a visible case tells an answer with the mistake `name` from `other`: one that the
+    answer passes and `other` would not, or one that it fails otherwise than `other` does, by more than
+    a part of the tolerance."""
+    tolerance = check.tolerance
+    narrow = replace(tolerance, rel=tolerance.rel / NARROW, abs=tolerance.abs / NARROW)
+    visible = [one for one in check.cases if one.visible]
+    order = list(check.parts)
+
+    def passes(one: PreparedCase) -> bool:
+        return same_outcome(one.wrong[name], one.expected, tolerance)
+
+    first = min(order.index(one.part) for one in visible if not passes(one))
+    return not all(
+        same_outcome(one.wrong[name], one.wrong[other], tolerance if passes(one) else narrow)
+        for one in visible
+        if order.index(one.part) <= first
+    )
 
 
 def taken_for(check: PreparedCheck, name: str) -> list[str]:
-    """The misconceptions before this one that its first failures do not rule out."""
-    failures, names = first_failures(check, name), list(check.sentences)
-    return [
-        other
-        for other in names[: names.index(name)]
-        if all(same_outcome(one.wrong[other], one.wrong[name], check.tolerance) for one in failures)
-        and (check.task, name, other) not in EXCUSED
-    ]
+    """The misconceptions before this one that no visible case rules out."""
+    names = list(check.sentences)
+    return [other for other in names[: names.index(name)] if not ruled_out(check, name, other)]
 
 
-@pytest.mark.parametrize(
-    ("exercise", "task"),
-    [key for key in TASKS if key[0] in HELD],
-    ids=[f"{exercise}-{task}" for exercise, task in TASKS if exercise in HELD],
-)
+@each_task
 def test_no_mistake_is_taken_for_another_on_the_visible_cases(exercise, task):
     check = prepared(exercise, task)
-    assert not {name: taken_for(check, name) for name in check.sentences if taken_for(check, name)}
+    found = {name: taken_for(check, name) for name in check.sentences}
+    assert not {name: others for name, others in found.items() if others}
 
 
-def test_every_excuse_is_still_needed():
-    tasks = {task: prepared(exercise, task) for exercise, task in TASKS if exercise in HELD}
-    for task, name, other in EXCUSED:
-        failures = first_failures(tasks[task], name)
-        assert all(one.wrong[other] == one.wrong[name] for one in failures)
+@each_wrong_answer
+def test_a_known_wrong_answer_is_named_on_the_visible_cases(exercise, task, name):
+    check = prepared(exercise, task)
+    visible = PreparedCheck.from_public_data(task, check.public_data())
+    assert judge(LocalAnswer(WRONG[exercise, task, name]), visible).misconception == name
 
 
 # --- answers of learners with one mistake, who handle everything else in their own way

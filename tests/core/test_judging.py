@@ -112,6 +112,59 @@ def test_a_misconception_is_named_where_other_parts_fail_for_a_reason_of_their_o
     assert verdict_on(adds_and_accepts_anything).misconception == "sum"
 
 
+def test_of_two_misconceptions_that_fit_the_passed_cases_choose():
+    def refuses(is_refused):
+        def wrong(w, h):
+            if is_refused(w, h):
+                raise ValueError
+            return w * h
+
+        return wrong
+
+    check = Check(
+        reference=area,
+        public=[
+            *part("positive", [case(2, 3)]),
+            *part("bad input", [case(-1, 2), case(3, -4)]),
+            *part("zero", [case(0, 7)]),
+        ],
+        hidden=lambda _draw: [],
+        parts={"positive": 0.6, "bad input": 0.2, "zero": 0.2},
+        misconceptions=[
+            Misconception("accepts all", lambda w, h: w * h, "Both."),
+            Misconception("refuses a width of 0 too", refuses(lambda w, h: w <= 0), "0 is right."),
+            Misconception("accepts a negative height", refuses(lambda w, h: w < 0), "Height."),
+        ],
+    ).prepare("area", "seed")
+
+    def accepts_a_height(w, h):
+        if w < 0:
+            raise ValueError
+        return w * h if w else 99.5  # wrong there for a reason of its own
+
+    # "accepts all" would have failed (-1, 2), which passed. What the last part says is left out.
+    assert verdict_on(accepts_a_height, check).misconception == "refuses a width of 0 too"
+    assert (
+        verdict_on(refuses(lambda w, h: w < 0), check).misconception == "accepts a negative height"
+    )
+
+
+def test_of_two_misconceptions_within_the_tolerance_the_nearer_one_is_named():
+    check = Check(
+        reference=area,
+        public=[case(100, 10)],
+        hidden=lambda _draw: [],
+        tolerance=relative(0.03),
+        misconceptions=[
+            Misconception("one row short", lambda w, h: (w - 10) * h, "Rows."),
+            Misconception("one column short", lambda w, h: (w - 8) * h, "Columns."),
+        ],
+    ).prepare("area", "seed")
+    assert verdict_on(lambda w, h: 901, check).misconception == "one row short"
+    assert verdict_on(lambda w, h: 919, check).misconception == "one column short"
+    assert verdict_on(lambda w, h: 910, check).misconception == "one row short"
+
+
 def test_an_answer_that_is_wrong_in_its_own_way_has_no_misconception():
     assert verdict_on(lambda w, h: w * h + 1).misconception is None
 
