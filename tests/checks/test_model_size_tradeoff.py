@@ -21,6 +21,7 @@ from solutions.checks.model_size_tradeoff import (
     smallest_that_meets,
 )
 from solutions.flops import forward_flops, score_flops
+from solutions.hardware import gpu
 from solutions.parameters import parameter_count
 from tests.checks.tasks import EXERCISES_FOLDER, source
 from tests.conftest import need_module
@@ -85,6 +86,11 @@ def test_the_visible_cases_are_the_models_that_the_text_names() -> None:
     assert all(SHORT[0] <= one.args[1] <= SHORT[1] for one in forward_flops_2nd.public)
     stated = literal("COUNTS")
     assert stated == {size: parameter_count(Shape.gemma3(size)) for size in stated}
+
+
+def test_the_cards_have_the_bandwidths_of_their_data_sheets() -> None:
+    for name, bandwidth in literal("CARDS").items():
+        assert bandwidth == gpu(name.lower().replace(" 40 gb", "-40gb")).bandwidth_bytes_per_s
 
 
 def test_the_text_states_the_tiny_models_counts() -> None:
