@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-# A loss, and the gradients that come back: one list of numbers for each parameter.
-Step = tuple[float, Sequence[Sequence[float]]]
+# A loss, and the gradients that come back: for each parameter a list of numbers, or of such lists.
+Step = tuple[float, Sequence[Any]]
 
 
 def run(

@@ -184,7 +184,7 @@ INF = math.inf
 GOOD = [[0.5, -2.0], [3.0]]
 
 
-def _steps(*gradients: list[list[float]], loss: float = 1.0) -> list[Any]:
+def _steps(*gradients: list[Any], loss: float = 1.0) -> list[Any]:
     """Steps with the same loss, for a driver."""
     return [[loss, each] for each in gradients]
 
@@ -198,7 +198,9 @@ def _drawn_steps(draw: Draw, count: int, bad: float, values: Sequence[float]) ->
         if draw.chance(bad):
             of = draw.integer(0, len(sizes) - 1)
             gradients[of][draw.integer(0, sizes[of] - 1)] = draw.one(values)
-        steps.append([draw.real(0.5, 4), gradients])
+        # Most parameters are matrices: here the first one is, of one column.
+        matrix: list[Any] = [[number] for number in gradients[0]]
+        steps.append([draw.real(0.5, 4), [matrix, *gradients[1:]]])
     return steps
 
 
@@ -420,7 +422,7 @@ DynamicLossScaler = Check(
             STEPS,
             [
                 case(8.0, 2.0, 0.5, 2, _steps(*[GOOD] * 6, loss=2.0)),
-                case(16.0, 4.0, 0.25, 3, _steps(GOOD, GOOD, [[INF], [1.0]], *[GOOD] * 4)),
+                case(16.0, 4.0, 0.25, 3, _steps(GOOD, GOOD, [[[1.0, INF]], [1.0]], *[GOOD] * 4)),
                 case(64.0, 2.0, 0.25, 5, _steps([[1.0], [INF]], GOOD)),
                 case(64.0, 2.0, 0.25, 5, _steps([[1.0], [math.nan]], [[math.nan], [1.0]], GOOD)),
                 case(64.0, 2.0, 0.25, 5, _steps([[1.0], [1.0, -INF]], [[-INF], [1.0]], GOOD)),
@@ -657,6 +659,7 @@ def _hidden_waste(draw: Draw) -> list[Case]:
         cases.append(case(lengths(full), batch_size, sort))
     # Unsorted, with a batch of long ones and one of short ones: a mean of the batches' shares lies far off.
     cases.append(case([*lengths(4), 3000, 10, 1, 2], 4))
+    cases.append(case(lengths(3), draw.integer(5, 9)))
     wrong = [case(lengths(5), 0), case([], 3), case([*lengths(3), 0], 2)]
     return part(WASTE, cases) + part(BAD_INPUT, wrong)
 
@@ -896,7 +899,7 @@ def _hidden_packing(draw: Draw) -> list[Case]:
         cases.append(case(_drawn_trap(draw, max_length), max_length))
     # Each exactly half a row: one to a row would take twice as many.
     half = draw.integer(200, 900)
-    cases.append(case([half] * 14, 2 * half))
+    cases.append(case([*[half] * 7, 2 * half, *[half] * 7], 2 * half))
     # Few sequences, long ones: what counts sequences in place of tokens fills rows far beyond.
     max_length = draw.integer(12, 30)
     cases.append(case(_drawn_full_rows(draw, 8, max_length), max_length))

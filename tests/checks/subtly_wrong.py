@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from gradelib.shapes import Shape
-from solutions import formats, precision_choice
+from solutions import batching, formats, precision_choice
 from solutions.checks.lora import lora_config_reference
+from solutions.implementations.loss_scaler import DynamicLossScaler
 from solutions.parameters import parameter_count
 
 Answer = Callable[..., Any]
@@ -580,10 +581,97 @@ CHOICES: dict[str, Answer] = {
     ),
 }
 
+# --- exercise 23: padding, packing, loss scaling
+
+
+def refusing(is_refused: Callable[[Sequence[int], int], bool]) -> Answer:
+    """`pack` that raises for more than it should."""
+
+    def pack(lengths: Sequence[int], max_length: int) -> list[list[int]]:
+        if is_refused(lengths, max_length):
+            raise ValueError
+        return batching.pack(lengths, max_length)
+
+    return pack
+
+
+def pack_by_value(lengths: Sequence[int], max_length: int) -> list[list[int]]:
+    rows = batching.pack(lengths, max_length)
+    return [[list(lengths).index(lengths[i]) for i in row] for row in rows]
+
+
+PACK: dict[str, Answer] = {
+    "a sequence as long as a row refused": refusing(
+        lambda lengths, max_length: max(lengths, default=0) >= max_length
+    ),
+    "more than a hundred tokens refused": refusing(lambda lengths, _max: sum(lengths) > 100),
+    "equal lengths taken for one": pack_by_value,
+    "the last row lost": lambda lengths, max_length: batching.pack(lengths, max_length)[:-1],
+}
+
+PADDING_WASTE: dict[str, Answer] = {
+    "a batch that is not full left out, unless it is the only one": lambda lengths, batch_size, sort=False: (
+        batching.padding_waste(
+            (sorted(lengths) if sort else list(lengths))[
+                : len(lengths) // batch_size * batch_size or None
+            ],
+            batch_size,
+        )
+    ),
+    "batches no larger than the list": lambda lengths, batch_size, sort=False: (
+        batching.padding_waste(lengths, batch_size if batch_size <= len(lengths) else 1, sort)
+    ),
+    "sorted as text": lambda lengths, batch_size, sort=False: batching.padding_waste(
+        sorted(lengths, key=str) if sort else lengths, batch_size
+    ),
+}
+
+
+class VectorsAlone(DynamicLossScaler):
+    """Goes through a gradient's numbers, and finds rows in a matrix."""
+
+    def step_ok(self, grads: Any) -> bool:
+        vectors = [each for each in grads if each.ndim == 1]
+        return super().step_ok(vectors)
+
+
+class FirstNumberAlone(DynamicLossScaler):
+    def step_ok(self, grads: Any) -> bool:
+        return super().step_ok([each.flatten()[:1] for each in grads])
+
+
+class AtLeastOne(DynamicLossScaler):
+    """Keeps the factor from falling below where it began."""
+
+    def __init__(
+        self,
+        initial: float = 65_536.0,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2_000,
+    ) -> None:
+        super().__init__(initial, growth, backoff, interval)
+        self.least = initial
+
+    def step_ok(self, grads: Any) -> bool:
+        ok = super().step_ok(grads)
+        self.factor = max(self.factor, self.least)
+        return ok
+
+
+LOSS_SCALER: dict[str, Answer] = {
+    "vectors alone": VectorsAlone,
+    "the first number of each gradient": FirstNumberAlone,
+    "never below the beginning": AtLeastOne,
+}
+
 SUBTLY_WRONG: dict[tuple[str, str], dict[str, Answer]] = {
     ("21_number_formats", "decode"): DECODE,
     ("21_number_formats", "encode"): ENCODE,
     ("21_number_formats", "sum_in_format"): SUM,
+    ("23_reducing_compute", "DynamicLossScaler"): LOSS_SCALER,
+    ("23_reducing_compute", "padding_waste"): PADDING_WASTE,
+    ("23_reducing_compute", "pack"): PACK,
     ("31_gpu_memory", "parameter_count"): PARAMETER_COUNT,
     ("32_bfloat16", "updates_that_stick"): UPDATES,
     ("32_bfloat16", "first_overflow"): OVERFLOW,
