@@ -254,7 +254,8 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from gradelib.grading import batch, course, report
+    with imports.not_collecting():
+        from gradelib.grading import batch, course, report
 
     opened = course.Course.open(options.course)
     with report.progress_bar(hidden=options.json) as progress:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
 
-from gradelib.grading.imports import left_out
+from gradelib.grading.imports import left_out, not_collecting
 
 # Prints which of `names` are loaded after what a batch imports.
 LOADED = """
@@ -34,3 +35,10 @@ def test_what_is_left_out_can_be_imported_again() -> None:
     assert __import__(name) is sys.modules[name]
     with left_out(name):
         assert __import__(name) is sys.modules[name]  # it was there before
+
+
+def test_garbage_is_looked_for_again_after_loading() -> None:
+    with not_collecting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.unfreeze()
