@@ -353,7 +353,7 @@ class _ScalerBySums:
 
     def step_ok(self, grads: Sequence[Tensor]) -> Tensor:
         growth, backoff, interval = self.settings
-        finite = sum((each * 0).sum() for each in grads) == 0
+        finite = torch.stack([(each * 0).sum() for each in grads]).sum() == 0
         self.left = self.left - 1 if finite else interval
         if not finite:
             self.now *= backoff
@@ -398,7 +398,7 @@ class _ScalerWithAFlag:
         self.__dict__.update(f=initial, g=growth, b=backoff, n=interval, count=0)
 
     def scale(self, loss: Tensor) -> Tensor:
-        return torch.as_tensor(loss) * self.__dict__["f"]
+        return loss * float(self.__dict__["f"])
 
     def step_ok(self, grads: Sequence[Tensor]) -> bool:
         me, found = self.__dict__, False
@@ -643,7 +643,8 @@ def _waste_in_tensors(lengths: Sequence[int], batch_size: int, sort: bool = Fals
     if batch_size <= 0 or len(lengths) == 0 or any(length <= 0 for length in lengths):
         raise ValueError
     every = torch.tensor(lengths, dtype=torch.float64)
-    parts = (every.sort().values if sort else every).split(batch_size)
+    ordered = every.sort().values if sort else every
+    parts = [ordered[i : i + batch_size] for i in range(0, len(ordered), batch_size)]
     return 1 - every.sum() / torch.stack([one.max() * len(one) for one in parts]).sum()
 
 
@@ -868,7 +869,7 @@ def _packed_in_tensors(lengths: Sequence[int], max_length: int) -> list[Tensor]:
         row = int((free >= sizes[i]).nonzero()[0])
         free[row] -= sizes[i]
         row_of[i] = row
-    return [(row_of == row).nonzero().flatten() for row in row_of.unique()]
+    return [(row_of == row).nonzero().flatten() for row in range(int(row_of.max()) + 1)]
 
 
 def _drawn_full_rows(draw: Draw, rows: int, max_length: int) -> list[int]:
@@ -995,8 +996,8 @@ pack = Check(
         ),
         Misconception(
             "everything in one row",
-            lambda lengths, max_length: (
-                _refused(lengths, max_length) or [list(range(len(lengths)))]
+            lambda lengths, max_length: _fill(
+                lengths, max_length, range(len(lengths)), room_left=lambda length, room: True
             ),
             "All sequences are in one row. How many tokens may a row hold?",
         ),
@@ -1033,8 +1034,8 @@ pack = Check(
         ),
         Misconception(
             "one to a row",
-            lambda lengths, max_length: (
-                _refused(lengths, max_length) or [[i] for i in range(len(lengths))]
+            lambda lengths, max_length: _fill(
+                lengths, max_length, range(len(lengths)), room_left=lambda length, room: False
             ),
             "Each sequence has a row of its own. Where two fit, they should share one.",
         ),

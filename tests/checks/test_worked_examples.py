@@ -69,6 +69,10 @@ STATED = [
     ("21_number_formats", f"Allow about {source('21_number_formats').minutes} minutes."),
     ("43_lora", f"Allow about {source('43_lora').minutes} minutes."),
     (
+        "23_reducing_compute",
+        f"Allow about {source('23_reducing_compute').minutes} minutes.",
+    ),
+    (
         "21_number_formats",
         f"The number is $-4 \\cdot 1.25 = {decode(0b1_10001_0100000000, 5, 10):g}$",
     ),
