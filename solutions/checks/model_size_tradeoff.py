@@ -772,7 +772,7 @@ def _by_elimination(models: Sequence[Model], min_quality: float, max_seconds: fl
 
 def _draw_shelf(draw: Draw) -> tuple[list[Model], float, float]:
     """Models in mixed order, and limits that the right one meets exactly on both sides. Smaller ones
-    miss a limit or both; of the larger ones that meet both, one is the best, one the fastest and one
+    miss a limit or both, some by very little; of the larger ones that meet both, one is the best, one the fastest and one
     the largest.
     """
     count = draw.log_integer(10**6, 10**9)
@@ -794,7 +794,9 @@ def _draw_shelf(draw: Draw) -> tuple[list[Model], float, float]:
     others = [
         (count // 2, quality * draw.real(0.3, 0.9), seconds * draw.real(0.3, 0.9)),
         (count // 3, quality * draw.real(1.02, 1.1), seconds * draw.real(1.1, 4)),
-        (count // 5, quality * draw.real(0.1, 0.9), seconds * draw.real(1.1, 6)),
+        (count // 6, quality * 0.999, seconds * draw.real(0.3, 0.9)),
+        (count // 7, quality * draw.real(1.02, 1.1), seconds * 1.001),
+        (count // 9, quality * draw.real(0.1, 0.9), seconds * draw.real(1.1, 6)),
         (count * draw.integer(20, 40), quality * draw.real(1.4, 1.6), seconds * draw.real(1.5, 2)),
     ]
     names = draw.some(BIRDS, len(suitable) + len(others))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradelib.shapes import Shape
-from solutions import batching, formats, precision_choice
+from solutions import batching, formats, precision_choice, tradeoff
 from solutions.checks.lora import lora_config_reference
 from solutions.implementations.loss_scaler import DynamicLossScaler
 from solutions.parameters import parameter_count
@@ -665,7 +665,56 @@ LOSS_SCALER: dict[str, Answer] = {
     "never below the beginning": AtLeastOne,
 }
 
+# --- exercise 11
+
+
+def chosen(
+    meets: Callable[[dict[str, Any], float, float], bool],
+    order: Callable[[dict[str, Any]], Any] = lambda model: (
+        model["params"],
+        -model["quality"],
+        model["seconds"],
+    ),
+) -> Answer:
+    """The name of the first in this order that meets the limits in this sense."""
+
+    def smallest_that_meets(models: Any, min_quality: float, max_seconds: float) -> Any:
+        left = [model for model in models if meets(model, min_quality, max_seconds)]
+        return min(left, key=order)["name"] if left else None
+
+    return smallest_that_meets
+
+
+def meets_both(model: dict[str, Any], quality: float, seconds: float) -> bool:
+    return bool(model["quality"] >= quality and model["seconds"] <= seconds)
+
+
+SMALLEST: dict[str, Answer] = {
+    "a little too bad forgiven": chosen(lambda m, q, s: meets_both(m, 0.995 * q, s)),
+    "a little too slow forgiven": chosen(lambda m, q, s: meets_both(m, q, 1.005 * s)),
+    "quality to two digits": chosen(
+        lambda m, q, s: round(m["quality"], 2) >= round(q, 2) and m["seconds"] <= s
+    ),
+    "time to one digit": chosen(
+        lambda m, q, s: m["quality"] >= q and round(m["seconds"], 1) <= round(s, 1)
+    ),
+    "tie: the most quality for each second": chosen(
+        meets_both, lambda model: (model["params"], -model["quality"] / model["seconds"])
+    ),
+    "smallest by quality and size together": chosen(
+        meets_both, lambda model: model["params"] / model["quality"] ** 20
+    ),
+}
+PERPLEXITY: dict[str, Answer] = {
+    "at most the number of bytes": lambda mean_nll: min(tradeoff.perplexity(mean_nll), 256),
+    "small means taken as they are": lambda mean_nll: (
+        tradeoff.perplexity(mean_nll) if mean_nll > 0.99 or mean_nll <= 0 else 1 + mean_nll
+    ),
+}
+
 SUBTLY_WRONG: dict[tuple[str, str], dict[str, Answer]] = {
+    ("11_model_size_tradeoff", "perplexity"): PERPLEXITY,
+    ("11_model_size_tradeoff", "smallest_that_meets"): SMALLEST,
     ("21_number_formats", "decode"): DECODE,
     ("21_number_formats", "encode"): ENCODE,
     ("21_number_formats", "sum_in_format"): SUM,
