@@ -164,7 +164,8 @@ def call(
         outcome = _called(answer, fresh_args, fresh_kwargs, driver)
     pairs = [*zip(fresh_args, args, strict=True)]
     pairs += [(now, kwargs[name]) for name, now in fresh_kwargs.items()]
-    mutated = any(_changed(now, before) for now, before in pairs)
+    # Not `any`: learner code may have put something else in its place.
+    mutated = bool([None for now, before in pairs if _changed(now, before)])
     return replace(outcome, printed=head.text, mutated=mutated) if head.text or mutated else outcome
 
 
