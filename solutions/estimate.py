@@ -48,11 +48,12 @@ ESTIMATED, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 
 @dataclass(frozen=True)
 class Device:
-    """The GPU, and what is assumed of it: the memory kept free, and the share of its peak reached."""
+    """The GPU, and what is assumed of it: the memory kept free, and the share of its peak reached by
+    all operations that run, recomputed ones too (where nothing is recomputed, this is the MFU)."""
 
     gpu: Gpu
     headroom: float = 0.1
-    mfu: float = 0.3
+    utilization: float = 0.3
 
     @property
     def usable_bytes(self) -> int:
@@ -120,7 +121,7 @@ def estimate_training(
         flops=flops,
         seconds=None
         if device is None or peak is None
-        else training_seconds(flops, peak, device.mfu),
+        else training_seconds(flops, peak, device.utilization),
         device=device,
         warnings=_warnings(model, t.compute_dtype, device),
     )
@@ -141,7 +142,7 @@ def estimate_inference(
     peak = None if device is None else device.peak_flops_per_s(i.dtype)
     seconds = None
     if device is not None and peak is not None:
-        seconds = training_seconds(prefill, peak, device.mfu)
+        seconds = training_seconds(prefill, peak, device.utilization)
         steps = i.new_tokens - 1  # the prefill gives the first token
         if steps > 0:
             weights = sum(memory.part_bytes(name) for name in WEIGHTS)
@@ -214,7 +215,7 @@ def _device_data(of: Estimate, device: Device) -> dict[str, Any]:
         "usable_bytes": device.usable_bytes,
         "headroom": device.headroom,
         "fits": device.fits(of.memory),
-        "mfu": device.mfu,
+        "utilization": device.utilization,
         "count": of.count,
         "seconds": seconds,
         "energy_kwh": None if seconds is None else device.energy_kwh(seconds),
@@ -256,7 +257,7 @@ def _device_text(of: Estimate, device: Device) -> list[str]:
     least = "" if of.unit == "step" else ", tokens at the memory's full speed"
     lines.append(
         f"{of.count:,} {of.unit}{'s' if of.count > 1 else ''}: {seconds:,.2f} s "
-        f"(assumed: {device.mfu:.0%} of the peak{least}; measure yours)"
+        f"(assumed: {device.utilization:.0%} of the peak{least}; measure yours)"
     )
     energy = device.energy_kwh(seconds)
     if energy is not None:
@@ -335,7 +336,10 @@ def parser() -> argparse.ArgumentParser:
         "--headroom", type=float, default=0.1, help="share of its memory kept free (default: 0.1)"
     )
     device.add_argument(
-        "--mfu", type=float, default=0.3, help="share of its peak reached (default: 0.3)"
+        "--utilization",
+        type=float,
+        default=0.3,
+        help="share of its peak reached, counting recomputed operations too (default: 0.3)",
     )
     device.add_argument(
         "--count", type=int, default=1, help="steps or generations to time (default: 1)"
@@ -350,7 +354,7 @@ def estimate(given: argparse.Namespace) -> Estimate:
     """The estimate that the arguments ask for. Raises `ValueError` for bad input."""
     shape = read_model(given.model)
     precision = SHORT.get(given.precision, given.precision)
-    device = Device(gpu(given.gpu), given.headroom, given.mfu) if given.gpu else None
+    device = Device(gpu(given.gpu), given.headroom, given.utilization) if given.gpu else None
     if given.method == INFERENCE:
         inference = Inference(
             shape=shape,

@@ -29,7 +29,7 @@ def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 def test_the_parts_are_those_of_the_estimators(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = data(capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--count", "100", "--mfu", "0.25")
+    printed = data(capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--count", "100", "--utilization", "0.25")
     shape = Shape.gemma3("4b")
     memory = training_memory(
         Training(
@@ -59,7 +59,7 @@ def test_generating_takes_a_prefill_and_one_read_of_the_weights_a_token(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["gpt2", "--method", "inference", "--precision", "fp16", "--seq", "64"]
-    printed = data(capsys, *arguments, "--new-tokens", "33", "--gpu", "l4", "--mfu", "0.5")
+    printed = data(capsys, *arguments, "--new-tokens", "33", "--gpu", "l4", "--utilization", "0.5")
     shape = model_shape("gpt2")
     memory = inference_memory(
         Inference(shape=shape, batch=1, prompt=64, new_tokens=33, dtype="float16")
@@ -71,7 +71,7 @@ def test_generating_takes_a_prefill_and_one_read_of_the_weights_a_token(
     # 124,439,808 parameters of 2 bytes over 300 GB/s, for each token but the first.
     reading = 32 * 124_439_808 * 2 / 300e9
     assert printed["gpu"]["seconds"] == pytest.approx(prefill / (0.5 * 121e12) + reading)
-    alone = data(capsys, *arguments, "--new-tokens", "1", "--gpu", "l4", "--mfu", "0.5")
+    alone = data(capsys, *arguments, "--new-tokens", "1", "--gpu", "l4", "--utilization", "0.5")
     assert alone["gpu"]["seconds"] == pytest.approx(prefill / (0.5 * 121e12))
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_known_is_warned_of(
         (["gpt2", "--seq", "-5"], "seq must be"),
         (["gpt2", "--method", "lora", "--targets", "c_attn"], "q_proj, k_proj"),
         (["gpt2", "--method", "lora", "--rank", "10000"], "r must be at most"),
-        (["gpt2", "--gpu", "t4", "--mfu", "30"], "fraction"),
+        (["gpt2", "--gpu", "t4", "--utilization", "30"], "fraction"),
         (["gpt2", "--gpu", "t4", "--headroom", "1"], "headroom"),
         (["gpt2", "--count", "0"], "steps must be"),
         (["gpt2", "--quantization", "nf4"], "--quantization is for qlora"),
