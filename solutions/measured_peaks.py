@@ -40,8 +40,8 @@ SOURCES = {
     "litgpt": Source(
         "Lightning-AI/litgpt, tutorials/resource-tables.md (October 2023)",
         "A100 40 GB",
-        "torch.cuda.max_memory_reserved",
-        "reserved, not allocated; q, k and v stay one tensor; its own blocks",
+        "torch.cuda.max_memory_allocated",
+        "q, k and v stay one tensor; its own blocks",
     ),
     "torchtune": Source(
         "meta-pytorch/torchtune, README.md",
