@@ -7,11 +7,12 @@ nothing in it. It is named, not released as code: the same one runs in a noteboo
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradelib.plain import Array
+from gradelib.plain import MAX_ITEMS, Array
 
 # Of a value and the inputs: what is wrong with it, or None where it is no list at all.
 Criterion = Callable[[Any, Sequence[Any]], list[str] | None]
@@ -42,9 +43,10 @@ def packing(value: Any, inputs: Sequence[Any]) -> list[str] | None:
     rows = [_listed(row) for row in rows]
     if not all(isinstance(row, list) and all(type(i) is int for i in row) for row in rows):
         return [NO_ROWS]
-    placed = Counter(i for row in rows for i in row)
-    if not all(0 <= i < len(lengths) for i in placed):
+    # Before they are counted: numbers can be chosen so that a table takes hours.
+    if not all(0 <= i < len(lengths) for row in rows for i in row):
         return [NO_POSITION]
+    placed = Counter(i for row in rows for i in row)
     fullest = max((sum(lengths[i] for i in row) for row in rows), default=0)
     found = {
         LOST: len(lengths) - len(placed),
@@ -63,7 +65,8 @@ def fewest_rows(lengths: Sequence[int], max_length: int) -> int:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """A list, or an array's values as one; None for anything else."""
-    if isinstance(value, Array) and value.shape:
+    """A list, or an array's values as one; None for anything else, and for an array with more
+    values than a list may have."""
+    if isinstance(value, Array) and value.shape and math.prod(value.shape) <= MAX_ITEMS:
         value = value.tolist()
     return value if isinstance(value, list) else None

@@ -13,7 +13,7 @@ import json
 import math
 import numbers
 import struct
-from collections.abc import Callable, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
@@ -22,12 +22,15 @@ from gradelib.shapes import Shape
 MAX_DEPTH = 20
 MAX_ITEMS = 200_000
 MAX_TEXT = 200_000
+# Numbers, unlike text, can be chosen so that a table finds each of them in the place of all others.
+MAX_NUMBER_KEYS = 1_000
 MAX_INT_DIGITS = 4_000
 MAX_ARRAY_BYTES = 64 * 2**20
 # A dictionary's item takes three of `,`, `[` and `{` when its key is not text.
 _MAX_MARKS = 5 * MAX_ITEMS
 _MAX_NUMBER_TEXT = 400
 _TOO_LARGE = 10**MAX_INT_DIGITS
+_MAX_SIZE = 2**63
 
 # struct letters of the element types an array may have; all travel little-endian.
 ARRAY_LETTERS = {
@@ -80,8 +83,11 @@ class Array:
             raise ValueError(
                 f"array dtype {self.dtype!r} is not one of {', '.join(sorted(ARRAY_LETTERS))}"
             )
-        if any(size < 0 for size in self.shape):
-            raise ValueError(f"array shape {self.shape} has a negative size")
+        # Before they are multiplied: thousands of sizes with thousands of digits take hours.
+        if len(self.shape) > MAX_DEPTH:
+            raise ValueError(f"an array of {len(self.shape)} dimensions (at most {MAX_DEPTH})")
+        if any(not 0 <= size < _MAX_SIZE for size in self.shape):
+            raise ValueError("an array's shape has a negative size, or one too large")
         expected = math.prod(self.shape) * _ITEM_BYTES[ARRAY_LETTERS[self.dtype]]
         if len(self.data) != expected:
             raise ValueError(
@@ -140,12 +146,16 @@ class _Converter:
         if isinstance(value, (list, tuple, range, KeysView, ValuesView)):
             return [self.convert(item, depth + 1) for item in value]
         if isinstance(value, (set, frozenset)):
-            return frozenset(_scalar_key(self.convert(item, depth + 1)) for item in value)
+            return _bounded_keys(
+                frozenset(_scalar_key(self.convert(item, depth + 1)) for item in value)
+            )
         if isinstance(value, Mapping):
-            return {
-                _scalar_key(self.convert(key, depth + 1)): self.convert(item, depth + 1)
-                for key, item in value.items()
-            }
+            return _bounded_keys(
+                {
+                    _scalar_key(self.convert(key, depth + 1)): self.convert(item, depth + 1)
+                    for key, item in value.items()
+                }
+            )
         root = type(value).__module__.partition(".")[0]
         if root in ("numpy", "ml_dtypes"):
             return self._numpy(value, depth)
@@ -221,6 +231,8 @@ def _bounded_text(value: str) -> str:
 def _bounded_array(dtype: str, shape: tuple[int, ...], data: bytes) -> Array:
     if len(data) > MAX_ARRAY_BYTES:
         raise BadValueError(f"an array of {len(data)} bytes (at most {MAX_ARRAY_BYTES})")
+    if len(shape) > MAX_DEPTH:
+        raise BadValueError(f"an array of {len(shape)} dimensions (at most {MAX_DEPTH})")
     return Array(dtype, shape, data)
 
 
@@ -228,6 +240,18 @@ def _scalar_key(key: Any) -> Any:
     if key is None or isinstance(key, (bool, int, float, str)):
         return key
     raise BadValueError("a dictionary or set whose keys are not numbers or text")
+
+
+def _bounded_keys(found: Any) -> Any:
+    if _number_keys(found) > MAX_NUMBER_KEYS:
+        raise BadValueError(
+            f"a dictionary or set with more than {MAX_NUMBER_KEYS} keys that are numbers"
+        )
+    return found
+
+
+def _number_keys(keys: Iterable[Any]) -> int:
+    return sum(isinstance(key, (int, float)) for key in keys)
 
 
 def copy(value: Any) -> Any:
@@ -351,20 +375,23 @@ def _read_float(raw: Any, _depth: int) -> float:
 
 
 def _read_dict(raw: Any, depth: int) -> dict[Any, Any]:
-    found = {}
-    for key, item in raw:
-        found[_key(_untagged(key, depth + 1))] = _untagged(item, depth + 1)
-    return found
+    pairs = [(_untagged(key, depth + 1), _untagged(item, depth + 1)) for key, item in raw]
+    _require_keys([key for key, _ in pairs])
+    return dict(pairs)
 
 
 def _read_set(raw: Any, depth: int) -> frozenset[Any]:
-    return frozenset(_key(_untagged(item, depth + 1)) for item in raw)
+    items = [_untagged(item, depth + 1) for item in raw]
+    _require_keys(items)
+    return frozenset(items)
 
 
-def _key(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise WireError("a key that is not a number or text")
+def _require_keys(keys: Sequence[Any]) -> None:
+    if any(key is not None and not isinstance(key, (bool, int, float, str)) for key in keys):
+        raise WireError("a key that is not a number or text")
+    # Before they are put into a table.
+    if _number_keys(keys) > MAX_NUMBER_KEYS:
+        raise WireError(f"more than {MAX_NUMBER_KEYS} keys that are numbers")
 
 
 def _read_array(raw: Any, _depth: int) -> Array:

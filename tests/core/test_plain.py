@@ -275,6 +275,8 @@ def test_the_sign_of_zero_travels():
     [
         ("float16", (1,), b"12", "is not one of"),
         ("int8", (-1,), b"", "negative size"),
+        ("int8", (0, 2**63), b"", "too large"),
+        ("int8", (1,) * 21, b"\0", "21 dimensions"),
         ("int16", (2,), b"123", "takes 4 bytes"),
     ],
 )

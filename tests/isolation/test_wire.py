@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from gradelib import plain
 from gradelib.checks import PreparedCheck
 from gradelib.compare import Tolerance, difference
+from gradelib.criteria import CRITERIA
 from gradelib.grading.sandbox.session import Session
 from gradelib.grading.sandbox.wire import MAX_FRAME_BYTES, Wire
 from gradelib.grading.work import IsolationError, Limits, Work
@@ -286,6 +287,44 @@ def test_a_huge_array_costs_the_judge_no_time(expected: Any) -> None:
         assert difference(huge, expected) is not None
         assert difference(huge, huge) is None
         assert len(value_text(huge)) < 200
+    assert time.monotonic() - begun < 5
+
+
+# Hashes of whole numbers can be foreseen: all of these have the same.
+ALIKE = [n * sys.hash_info.modulus for n in range(30_000)]
+LONG = "1" + "0" * (plain.MAX_INT_DIGITS - 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"$set":{ALIKE}}}',
+        f'{{"$set":[{",".join(f"{n}.0" for n in ALIKE)}]}}',
+        f'{{"$dict":{[[n, 0] for n in ALIKE]}}}',
+        f'{{"$array":["int8",[{",".join([LONG] * 2000)},0],""]}}',
+        f'{{"$array":["int8",[{",".join(["1"] * 50_000)}],"AA=="]}}',
+    ],
+    ids=["set", "set of floats", "dictionary", "large sizes", "many dimensions"],
+)
+def test_what_would_take_time_without_end_is_refused_at_once(text: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(plain.WireError):
+        plain.loads(text)
+    assert time.monotonic() - begun < 2
+
+
+def test_no_value_makes_a_criterion_take_time_or_memory_without_end() -> None:
+    inputs = [[3] * 20, 10]
+    huge = plain.Array("int8", (plain.MAX_ARRAY_BYTES, 1), bytes(plain.MAX_ARRAY_BYTES))
+    tracemalloc.start()
+    begun = time.monotonic()
+    try:
+        for value in ([ALIKE], [[n] for n in ALIKE], huge, [huge]):
+            for criterion in CRITERIA.values():
+                assert criterion(value, inputs) != []
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
     assert time.monotonic() - begun < 5
 
 
