@@ -29,7 +29,9 @@ def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 def test_the_parts_are_those_of_the_estimators(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = data(capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--count", "100", "--utilization", "0.25")
+    printed = data(
+        capsys, *QLORA, "--rank", "8", "--gpu", "l4", "--count", "100", "--utilization", "0.25"
+    )
     shape = Shape.gemma3("4b")
     memory = training_memory(
         Training(
