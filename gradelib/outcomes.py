@@ -98,14 +98,15 @@ class Outcome:
         return cls(
             kind,
             data.get("value"),
-            tuple(_readable(name[:NAME_LIMIT]) for name in errors[:20]),
-            _readable(texts[0][:DETAIL_LIMIT]),
-            _readable(texts[1][:PRINTED_LIMIT]),
+            tuple(readable(name[:NAME_LIMIT]) for name in errors[:20]),
+            readable(texts[0][:DETAIL_LIMIT]),
+            readable(texts[1][:PRINTED_LIMIT]),
             data.get("mutated") is True,
         )
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
+    """A text of a learner's code as files, databases and terminals can take it."""
     if not text:
         return text
     return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)

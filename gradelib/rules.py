@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 from gradelib.compare import kind_of
+from gradelib.outcomes import readable
 
 Operation = Callable[[Any, dict[str, Any]], bool]
 OPERATIONS: dict[str, Operation] = {}
@@ -107,7 +108,7 @@ def detail(function: Detail) -> Detail:
 
 def _quoted(texts: Iterable[str]) -> str:
     """Up to three texts of a learner, cut short, as code."""
-    found = [text.replace("`", "'") for text in texts]
+    found = [readable(text).replace("`", "'") for text in texts]
     shown = [f"{text[:DETAIL_LIMIT]}…" if len(text) > DETAIL_LIMIT else text for text in found[:3]]
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return ", ".join(f"`{text}`" for text in shown) + more
