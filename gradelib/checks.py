@@ -24,11 +24,16 @@ ONLY_PART = ""
 
 @dataclass(frozen=True)
 class Case:
-    """One call: its inputs, and the named part of the task that it tests."""
+    """One call: its inputs, and the named part of the task that it tests.
+
+    expected: a value from elsewhere, for example a measured one, in place of the reference's. The
+        reference has to lie within the check's tolerance of it.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     part: str = ONLY_PART
+    expected: Any = None
 
 
 def case(*args: Any, **kwargs: Any) -> Case:
@@ -38,7 +43,12 @@ def case(*args: Any, **kwargs: Any) -> Case:
 
 def part(name: str, cases: Sequence[Case]) -> list[Case]:
     """The same cases, as the part `name` of the task, which `Check.parts` gives a weight."""
-    return [Case(one.args, one.kwargs, name) for one in cases]
+    return [replace(one, part=name) for one in cases]
+
+
+def measured(expected: Any, *args: Any) -> Case:
+    """The call `answer(*args)`, which should give what was measured: see `Case.expected`."""
+    return Case(args, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,13 @@ class Check:
         expected = outcome(self.reference)
         if expected.kind not in (Kind.VALUE, Kind.RAISED):
             raise ValueError(f"task {task!r}: the reference gave {expected} for {one}")
+        if one.expected is not None:
+            elsewhere = Outcome(Kind.VALUE, to_plain(one.expected))
+            if not same_outcome(expected, elsewhere, self.tolerance):
+                raise ValueError(
+                    f"task {task!r}: the reference gave {expected.value}, too far from {one.expected}"
+                )
+            expected = elsewhere
         if self.criterion and expected.kind is Kind.VALUE and expected.value != []:
             raise ValueError(f"task {task!r}: the reference's value has flaws: {expected.value}")
         if self.rules:

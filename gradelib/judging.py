@@ -16,6 +16,7 @@ from gradelib.checks import PreparedCase, PreparedCheck, same_outcome, seen
 from gradelib.compare import Difference, Differs, Tolerance, difference, kind_of
 from gradelib.limit import OutOfTimeError, time_limit
 from gradelib.outcomes import FINAL, Kind, Outcome, call, load_driver, of_error
+from gradelib.plain import RETURNED_ERROR
 from gradelib.verdicts import Reason, Status, Verdict
 from gradelib.wording import call_text, value_text
 
@@ -296,6 +297,8 @@ def _general(tried: Sequence[_Tried], failing: _Tried) -> str | None:
         if "ModuleNotFoundError" in outcome.errors:
             return MISSING_PACKAGE
         return None
+    if outcome.kind is Kind.BAD_VALUE and outcome.detail.startswith(RETURNED_ERROR):
+        return "returns an exception"
     if outcome.kind is not Kind.VALUE or expected.kind is not Kind.VALUE:
         return None
     if outcome.value is None and outcome.printed:

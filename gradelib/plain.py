@@ -31,6 +31,8 @@ _MAX_MARKS = 5 * MAX_ITEMS
 _MAX_NUMBER_TEXT = 400
 _TOO_LARGE = 10**MAX_INT_DIGITS
 _MAX_SIZE = 2**63
+# How the words for an exception begin that is returned and not raised.
+RETURNED_ERROR = "the exception "
 
 # struct letters of the element types an array may have; all travel little-endian.
 ARRAY_LETTERS = {
@@ -207,6 +209,9 @@ class _Converter:
 def _described(value: object) -> str:
     if value is Ellipsis:
         return "the placeholder `...`"
+    error = value if isinstance(value, type) else type(value)
+    if issubclass(error, BaseException):
+        return f"{RETURNED_ERROR}`{error.__name__}` itself"
     if isinstance(value, type):
         return f"the class `{value.__name__}` itself"
     if callable(value):

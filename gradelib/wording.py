@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gradelib.verdicts import Verdict
 
 VALUE_LIMIT = 160
+# An argument is shown longer than a result: who sees it cut cannot try the call.
+ARGUMENT_LIMIT = 600
+# Whole floats between these are written without ".0".
+SMALL, EXACT = 1e5, 1e16
 
 # What a verdict says first, by the reason's `what`. {call}, {got}, {expected}, {where}, {part} are
 # filled in.
@@ -72,6 +76,7 @@ _GENERAL = {
     "reads a name that is not there": "Is it spelt as where you defined it? When graded, only imports, functions, classes and constants of your notebook exist, "
     "not values that other cells computed. Define what you need in the answer, or in the helpers cell.",
     "returns nothing": "Is a `return` missing?",
+    "returns an exception": "`return` hands an exception over like any other value. Use `raise`.",
     "returns text": "Return the number alone, without its unit.",
     "returns a tuple": "Return one number, not several.",
     "hard-codes the example": "Your answer is the same whatever the arguments are. It should compute from them.",
@@ -149,10 +154,10 @@ def _ended(text: str) -> str:
     return text.rstrip(" .")
 
 
-def value_text(value: Any) -> str:
+def value_text(value: Any, limit: int = VALUE_LIMIT) -> str:
     """A plain value as Python would write it, cut to a readable length."""
     text = _written(value)
-    return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]} …"
+    return text if len(text) <= limit else f"{text[:limit]} …"
 
 
 def _written(value: Any) -> str:
@@ -170,6 +175,8 @@ def _written(value: Any) -> str:
         )
     if isinstance(value, frozenset):
         return f"{{{', '.join(sorted(map(_written, value)))}}}" if value else "set()"
+    if isinstance(value, float) and value.is_integer() and SMALL < abs(value) < EXACT:
+        return f"{value:.0f}"  # a number of bytes, say, that was divided by 8
     try:
         return repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -187,4 +194,4 @@ def _argument(value: Any) -> str:
     if isinstance(value, Shape):
         return value.code()
     label = getattr(value, "label", None)
-    return label if isinstance(label, str) and label else value_text(value)
+    return label if isinstance(label, str) and label else value_text(value, ARGUMENT_LIMIT)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gradelib.checks import Case, Check, Misconception, PreparedCheck, case, part
+from gradelib.checks import Case, Check, Misconception, PreparedCheck, case, measured, part
 from gradelib.compare import relative
 from gradelib.judging import LocalAnswer, judge
 from gradelib.outcomes import Kind, Outcome, call, load_driver
@@ -263,6 +263,27 @@ def test_a_second_answer_to_the_same_call_has_to_be_the_same(broken):
     assert (verdict.status, verdict.misconception) == (Status.WRONG, "stateful")
 
 
+@pytest.mark.parametrize("returned", [ValueError("negative"), ValueError])
+def test_an_exception_that_is_returned_and_not_raised_is_named(returned):
+    verdict = verdict_on(lambda w, h: returned if min(w, h) < 0 else w * h)
+    assert (verdict.status, verdict.misconception) == (Status.BAD_VALUE, "returns an exception")
+    assert "`area(-1, 2)` returned the exception `ValueError` itself" in verdict.message
+    assert "Use `raise`." in verdict.message
+
+
+def test_a_measured_value_is_expected_in_place_of_the_references():
+    check = Check(
+        reference=lambda n: 2 * n,
+        public=[measured(103, 50), *part("far", [measured(2090, 1000)])],
+        hidden=lambda draw: [],
+        tolerance=relative(0.05),
+        parts={"": 0.5, "far": 0.5},
+    ).prepare("double", "seed")
+    assert [one.expected.value for one in check.cases] == [103, 2090]
+    assert verdict_on(lambda n: 2 * n, check)
+    assert not verdict_on(lambda n: 1.93 * n, check)
+
+
 def test_printing_while_returning_is_fine():
     def chatty(w, h):
         print("computing")
@@ -335,6 +356,7 @@ def nothing_tells_apart():
             ).prepare("config", "s"),
             r"breaks the rules \['k'\]",
         ),
+        (lambda: checked(public=[measured(7, 1, 2)]).prepare("area", "s"), "too far from 7"),
         (lambda: load_driver("os:system"), "gradelib.drivers"),
         (lambda: load_driver("gradelib.drivers"), "gradelib.drivers"),
     ],

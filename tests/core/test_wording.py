@@ -88,6 +88,9 @@ def test_a_right_answer_is_told_whether_hidden_cases_were_among_them(hidden):
     ("value", "text"),
     [
         (1.5, "1.5"),
+        (448.0, "448.0"),
+        (7760198656.0, "7760198656"),
+        (1e300, "1e+300"),
         ("a", "'a'"),
         ([1, None], "[1, None]"),
         (Array("int8", (2,), b"\x01\x02"), "[1, 2]"),
@@ -103,6 +106,9 @@ def test_a_right_answer_is_told_whether_hidden_cases_were_among_them(hidden):
     ],
     ids=[
         "float",
+        "whole float",
+        "large whole float",
+        "huge float",
         "text",
         "list",
         "array",
@@ -120,6 +126,12 @@ def test_a_value_is_written_as_python_writes_it(value, text):
 
 def test_a_long_value_is_cut():
     assert len(wording.value_text(list(range(1000)))) <= wording.VALUE_LIMIT + 2
+
+
+def test_an_argument_that_fits_in_some_lines_is_shown_whole():
+    models = [{"name": "egret", "params": 2_000_000, "quality": 0.58, "seconds": 1.5}] * 7
+    assert wording.call_text("f", [models], {}) == f"f({models!r})"
+    assert len(wording.call_text("f", [list(range(1000))], {})) <= wording.ARGUMENT_LIMIT + 5
 
 
 def test_a_call_is_written_as_python_writes_it():
