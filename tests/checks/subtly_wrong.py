@@ -701,6 +701,9 @@ SMALLEST: dict[str, Answer] = {
     "tie: the most quality for each second": chosen(
         meets_both, lambda model: (model["params"], -model["quality"] / model["seconds"])
     ),
+    "near misses of either limit forgiven": chosen(
+        lambda m, q, s: m["quality"] >= q - 0.01 and m["seconds"] <= s + 0.01
+    ),
     "smallest by quality and size together": chosen(
         meets_both, lambda model: model["params"] / model["quality"] ** 20
     ),

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from gradelib.checks import Case, same_outcome
 from gradelib.grading.source import Role
+from gradelib.outcomes import Kind, Outcome
 from gradelib.shapes import Shape
 from gradelib.tiny_gemma import find_tiny_gemma
 from solutions.checks.model_size_tradeoff import (
@@ -64,7 +66,32 @@ def literal(name: str) -> Any:
 def test_the_rule_lies_within_the_stated_gap_of_the_count(shape: Shape, tokens: int) -> None:
     assert 0 < gap(shape, tokens) < COUNT_GAP
     assert f"within {COUNT_GAP:.0%}".replace("%", " %") in text_of()
-    assert f"within {forward_flops_2nd.tolerance.rel:.0%}".replace("%", " %") in text_of()
+    assert f"within {forward_flops_2nd.tolerance.rel:.0%} of it".replace("%", " %") in text_of()
+
+
+def test_what_is_expected_is_the_count_and_not_the_rule() -> None:
+    check = forward_flops_2nd.prepare("forward_flops_2nd", "spring")
+    shapes = {parameter_count(shape): shape for shape in (*HIDDEN_SHAPES, *SHOWN)}
+    for one in check.cases:
+        params, tokens = one.args
+        assert one.expected.value == forward_flops(shapes[params], 1, tokens)
+        # A factor that lies within the tolerance of the rule alone.
+        factor = 1.941 * params * tokens
+        assert not same_outcome(Outcome(Kind.VALUE, factor), one.expected, check.tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", forward_flops_2nd.public, ids=list(SHOWN.values()))
+def test_the_visible_cases_expect_what_pytorch_counts(one: Case) -> None:
+    need_module("torch")
+    need_module("transformers")
+    from gradelib.measure import Setup, count_flops, count_parameters
+
+    params, tokens = one.args
+    shape = next(shape for shape in SHOWN if parameter_count(shape) == params)
+    setup = Setup(shape=shape, batch=1, seq=tokens)
+    assert count_parameters(setup).total == params
+    assert count_flops(setup).forward == one.expected
 
 
 @pytest.mark.slow
