@@ -240,9 +240,11 @@ def _draw_updates(draw: Draw, dtype: str, *, master: bool = False) -> Case:
 def _hidden_updates(draw: Draw) -> list[Case]:
     plain = [_draw_updates(draw, dtype) for dtype in ("bfloat16", "float16", "float32", "bfloat16")]
     master = [_draw_updates(draw, dtype, master=True) for dtype in ("bfloat16", "float16")]
-    unknown = draw.one(["int8", "nf4", "float8_e4m3", "float64", "half"])
-    bad = case(draw.real(1.0, 2.0), [draw.real(0.001, 0.1)], unknown)
-    return part(NO_MASTER, plain) + part(MASTER, master) + part(BAD_INPUT, [bad])
+    bad = [
+        case(draw.real(1.0, 2.0), [draw.real(0.001, 0.1)], unknown)
+        for unknown in ("int8", "nf4", "float8_e4m3", "float64", "half")
+    ]
+    return part(NO_MASTER, plain) + part(MASTER, master) + part(BAD_INPUT, bad)
 
 
 updates_that_stick = Check(
@@ -419,8 +421,10 @@ def _hidden_states(draw: Draw) -> list[Case]:
         return draw.log_integer(10**6, 10**11)
 
     numbers = [case(count(), precision) for precision in draw.shuffled(list(STATE_BYTES))]
-    unknown = draw.one(["float16", "mixed", "bfloat16-mixed-master", "int8"])
-    bad = [case(-count(), draw.one(list(STATE_BYTES))), case(count(), unknown)]
+    bad = [case(-count(), draw.one(list(STATE_BYTES)))]
+    bad += [
+        case(count(), unknown) for unknown in ("float16", "mixed", "bfloat16-mixed-master", "int8")
+    ]
     return part(NUMBERS, numbers) + part(BAD_INPUT, bad)
 
 
@@ -825,8 +829,18 @@ OLD = ["float32", "float16", "int8"]
 NEW = ["float32", "tfloat32", "float16", "bfloat16", "int8"]
 NEWEST = [*NEW, "float8_e4m3", "float8_e5m2"]
 OLDEST = ["float32"]
+# As a P40: whole numbers of 8 bits, and no fast float16.
+INTEGERS = ["float32", "int8"]
 LARGE, SMALL = "too large for float16", "small enough for float16"
-# Card, activations, and which peaks fit: all, the 16-bit ones, none.
+# Below 65,504, and above 65,536: what lies between is for `first_overflow` alone.
+JUST_LARGE, JUST_SMALL = "a little too large for float16", "nearly too large for float16"
+ACTIVATIONS = {
+    LARGE: (90_000, 900_000),
+    SMALL: (300, 30_000),
+    JUST_LARGE: (65_540, 66_000),
+    JUST_SMALL: (60_000, 65_500),
+}
+# Card, activations, and which peaks fit: all, the 16-bit ones (by little or by much), none.
 SCENES = (
     (OLD, SMALL, "all"),
     (OLD, LARGE, "all"),
@@ -836,6 +850,10 @@ SCENES = (
     (NEWEST, SMALL, "all"),
     (OLDEST, SMALL, "16-bit"),
     (OLDEST, SMALL, "all"),
+    (INTEGERS, SMALL, "all"),
+    (OLD, JUST_SMALL, "all"),
+    (OLD, JUST_LARGE, "all"),
+    (OLDEST, SMALL, "16-bit, by little"),
     (OLD, SMALL, "none"),
     (NEWEST, LARGE, "none"),
 )
@@ -847,10 +865,12 @@ def _draw_scene(draw: Draw, native: Sequence[str], activations: str, fits: str) 
     wide = round(narrow * draw.real(1.7, 2.0))
     if fits == "16-bit":
         wide = round(usable * draw.real(1.05, 1.9))
+    if fits == "16-bit, by little":
+        wide = usable + draw.integer(1, 10**5)
     if fits == "none":
         narrow = round(usable * draw.real(1.05, 1.5))
         wide = round(narrow * draw.real(1.7, 2.0))
-    largest = draw.real(90_000, 900_000) if activations == LARGE else draw.real(300, 30_000)
+    largest = draw.real(*ACTIVATIONS[activations])
     card = _card(f"card {draw.integer(10, 99)}", draw.shuffled(native), usable)
     return case(card, _run(f"model {draw.integer(10, 99)}", round(largest, 1), wide, narrow))
 
@@ -1006,10 +1026,15 @@ def _hidden_batches(draw: Draw) -> list[Case]:
         room(draw.integer(17, 31), draw.real(0.1, 0.4)),
         room(draw.integer(5, 7), 0.0),
     ]
+    fixed, each = draw.log_integer(10**9, 10**10), draw.log_integer(10**7, 10**9)
+    numbers += [
+        case(fixed + draw.integer(8, 20) * each - 1, fixed, each),  # one byte short
+        case(draw.integer(40, 90) * each, 0, each),
+    ]
     full = draw.log_integer(10**9, 10**10)
     short = case(full, full + draw.integer(10**9, 3 * 10**9), draw.integer(10**7, 10**8))
-    none = [room(0, draw.real(0.2, 0.4)), room(0, draw.real(0.6, 0.9)), short]
-    bad = [case(full, -draw.integer(1, 10**9), 1000), case(full, 0, 0)]
+    none = [room(0, draw.real(0.2, 0.4)), room(0, draw.real(0.6, 0.9)), short, case(0, fixed, each)]
+    bad = [case(full, -draw.integer(1, 10**9), 1000), case(full, 0, 0), case(full, 0, -each)]
     return part(NUMBERS, numbers) + part(NONE_FITS, none) + part(BAD_INPUT, bad)
 
 

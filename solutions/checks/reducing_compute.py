@@ -35,16 +35,11 @@ NORMS = frozenset(("layer_norm", "rms_norm", "group_norm", "norm", "cosine_simil
 
 
 def _hidden_operations(draw: Draw) -> list[Case]:
-    drawn = [
-        *draw.some(sorted(PRODUCTS), 4),
-        *draw.some(sorted(SUMS), 2),
-        *draw.some(sorted(NORMS), 2),
-        *draw.some(sorted(IN_FLOAT32 - SUMS - NORMS), 4),
-    ]
-    # As the notebook has names alone, each with its default: here the other format is named.
-    listed = [case(op, "float16") for op in drawn]
+    # All of them: whoever forgets one is wrong. As the notebook has names alone, each with its
+    # default: here the other format is named.
+    listed = [case(op, "float16") for op in sorted(PRODUCTS | IN_FLOAT32)]
     others = [case(op, draw.one(LOW)) for op in draw.some(FOLLOWING[3:], 3)]
-    wrong = [case(draw.one(sorted(PRODUCTS)), low) for low in ("int8", "tfloat32")]
+    wrong = [case(draw.one(sorted(PRODUCTS)), low) for low in ("int8", "int16", "tfloat32")]
     return part(OPERATIONS, draw.shuffled(listed + others)) + part(BAD_INPUT, wrong)
 
 
@@ -217,6 +212,12 @@ def _hidden_runs(draw: Draw) -> list[Case]:
     bad = [INF, -INF, math.nan]
     cases = [case(*_settings(draw), _drawn_steps(draw, 16, 0.2, bad)) for _ in range(2)]
     cases += [case(*_settings(draw), _drawn_steps(draw, 8, 0.4, [each])) for each in bad]
+    # Beyond what is usual for a factor, on both sides.
+    for first, share in ((2.0**19, 0.0), (1.25, 0.5)):
+        cases.append(case(first, *_settings(draw)[1:], _drawn_steps(draw, 12, share, bad)))
+    # Finite, though their squares are not, nor their sum.
+    large = [[1.0, draw.real(1.8e38, 3.4e38), draw.real(1.8e38, 3.4e38)], [-1e20]]
+    cases.append(case(*_settings(draw), _steps(GOOD, large, GOOD, large, GOOD, GOOD)))
     # Long enough to grow twice and more.
     cases.append(case(*_settings(draw), _drawn_steps(draw, 13, 0.4, [1e6, -1e9])))
     first, growth, backoff, interval = _settings(draw)
@@ -234,7 +235,9 @@ def _hidden_runs(draw: Draw) -> list[Case]:
         (first, draw.real(0.2, 0.9), backoff, interval),
         (first, growth, draw.real(1.1, 3), interval),
         (first, growth, -backoff, interval),
+        (first, growth, 0.0, interval),
         (first, growth, backoff, 0),
+        (first, growth, backoff, -interval),
     ]
     return part(STEPS, cases) + part(BAD_INPUT, [case(*each, run) for each in wrong])
 
@@ -661,7 +664,9 @@ def _hidden_waste(draw: Draw) -> list[Case]:
     # Unsorted, with a batch of long ones and one of short ones: a mean of the batches' shares lies far off.
     cases.append(case([*lengths(4), 3000, 10, 1, 2], 4))
     cases.append(case(lengths(3), draw.integer(5, 9)))
+    cases.append(case(lengths(5), 1))
     wrong = [case(lengths(5), 0), case([], 3), case([*lengths(3), 0], 2)]
+    wrong += [case(lengths(5), -draw.integer(1, 9)), case([*lengths(3), -draw.integer(1, 9)], 2)]
     return part(WASTE, cases) + part(BAD_INPUT, wrong)
 
 
@@ -905,6 +910,7 @@ def _hidden_packing(draw: Draw) -> list[Case]:
     max_length = draw.integer(12, 30)
     cases.append(case(_drawn_full_rows(draw, 8, max_length), max_length))
     wrong = [case([40, max_length + draw.integer(50, 99), 30], max_length + 40), case([7, 0], 30)]
+    wrong.append(case([7, -draw.integer(1, 9), 5], 30))
     return part(PACKING, cases) + part(BAD_INPUT, wrong)
 
 
@@ -1066,6 +1072,8 @@ def _hidden_batches(draw: Draw) -> list[Case]:
     cases.append(case([example(draw.integer(2, 9), draw.integer(1, 9))], draw.integer(1, 99)))
     # Text to go on with, without a question.
     cases.append(case([example(0, 5), example(4, 3)], draw.integer(1, 99)))
+    # And a prompt whose answer is empty: it has tokens, and nothing to learn.
+    cases.append(case([example(5, 2), example(draw.integer(2, 9), 0)], draw.integer(1, 99)))
     wrong = [case([], draw.integer(1, 9)), case([example(2, 3), example(0, 0)], 0)]
     return part(BATCH, cases) + part(BAD_INPUT, wrong)
 
