@@ -127,6 +127,54 @@ def _master_never_rounded(
     return (exact if master else right)(weight, updates, dtype, master)
 
 
+def _master_of_a_rounded_weight(
+    weight: float, updates: Sequence[float], dtype: str, master: bool = False
+) -> int:
+    require_known("dtype", dtype, FIELDS)
+    return precision_choice.updates_that_stick(stored(weight, dtype), updates, dtype, master)
+
+
+def _master_of_any_format(
+    weight: float, updates: Sequence[float], dtype: str, master: bool = False
+) -> int:
+    return precision_choice.updates_that_stick(weight, updates, "float32" if master else dtype)
+
+
+def _compared_with_the_start(
+    weight: float, updates: Sequence[float], dtype: str, master: bool = False
+) -> int:
+    require_known("dtype", dtype, FIELDS)
+    kept_as = _kept_as(dtype, master)
+    first = kept = stored(weight, kept_as)
+    changes = 0
+    for update in updates:
+        kept = stored(kept + update, kept_as)
+        changes += kept != first
+    return changes
+
+
+def _first_update_alone(
+    weight: float, updates: Sequence[float], dtype: str, master: bool = False
+) -> int:
+    return precision_choice.updates_that_stick(weight, updates[:1], dtype, master)
+
+
+def _by_the_gap(reaches: Callable[[float, float], bool]) -> Callable[..., int]:
+    """Count updates that reach half the gap above the weight, as a formula gives it."""
+
+    def answer(weight: float, updates: Sequence[float], dtype: str, master: bool = False) -> int:
+        require_known("dtype", dtype, FIELDS)
+        kept_as = _kept_as(dtype, master)
+        kept, changes = stored(weight, kept_as), 0
+        for update in updates:
+            if reaches(abs(update), gap(kept, kept_as) / 2):
+                changes += 1
+                kept = stored(kept + update, kept_as)
+        return changes
+
+    return answer
+
+
 def _above_a_share(share: float) -> Callable[..., int]:
     """Count updates that are more than a share of the weight: a share of the format's epsilon."""
 
@@ -244,6 +292,12 @@ def _hidden_updates(draw: Draw) -> list[Case]:
         case(draw.real(1.0, 2.0), [draw.real(0.001, 0.1)], unknown)
         for unknown in ("int8", "nf4", "float8_e4m3", "float64", "half")
     ]
+    bad.append(case(draw.real(1.0, 2.0), [draw.real(0.001, 0.1)], draw.one(["int8", "half"]), True))
+    # 16 bits hold this weight as a power of two, above which float32 is too coarse for these updates.
+    power = 2.0 ** draw.integer(-5, 3)
+    below = power * (1 - draw.real(0.1, 0.4) * 2**-8)
+    small = [power * draw.real(0.55, 0.9) * 2**-24 for _ in range(5)]
+    master.append(case(below, small, "bfloat16", True))
     return part(NO_MASTER, plain) + part(MASTER, master) + part(BAD_INPUT, bad)
 
 
@@ -255,6 +309,8 @@ updates_that_stick = Check(
             [
                 case(1.0, [2**-9] * 7 + [2**-30], "bfloat16"),
                 case(1.0, [2**-9] * 7 + [2**-30], "float16"),
+                case(1.0, [-(2**-8)], "bfloat16"),
+                case(1.0, [-3 * 2**-10], "bfloat16"),
                 case(1.0, [-(2**-9)] * 3 + [2**-8] * 2 + [2**-7, 2**-8], "bfloat16"),
                 case(1.0, [1.0, 2.0, 2**-7, 2**-5, -(2**-5)], "bfloat16"),
                 case(1.5, [5 * 2**-10, -5 * 2**-10], "bfloat16"),
@@ -268,9 +324,10 @@ updates_that_stick = Check(
             [
                 case(1.0, [2**-9] * 8, "bfloat16", True),
                 case(1.0, [2**-11, 2**-25, 2**-9, 2**-60], "bfloat16", True),
+                case(0.06249, [3e-9] * 4, "bfloat16", True),
             ],
         ),
-        *part(BAD_INPUT, [case(1.0, [0.5], "int4")]),
+        *part(BAD_INPUT, [case(1.0, [0.5], "int4"), case(1.0, [0.5], "int4", True)]),
     ],
     hidden=_hidden_updates,
     parts={NO_MASTER: 0.6, MASTER: 0.3, BAD_INPUT: 0.1},
@@ -296,6 +353,16 @@ updates_that_stick = Check(
             "The updates come one after another: each is added to the weight as the last one left it.",
         ),
         Misconception(
+            "compared with the start",
+            _compared_with_the_start,
+            "Did this update change the weight? Compare with the weight right before it, not with the one at the start.",
+        ),
+        Misconception(
+            "first update alone",
+            _first_update_alone,
+            "Only the first update is looked at. Is the `return` inside the loop?",
+        ),
+        Misconception(
             "total kept exact",
             _of_an_exact_total,
             "You add up all updates exactly and round for the comparison alone. In the format, what was rounded "
@@ -311,6 +378,12 @@ updates_that_stick = Check(
             "updates subtracted",
             _one_by_one(add=lambda kept, update: kept - update),
             "Here an update is added, sign included. Next to a power of two the gaps above and below differ.",
+        ),
+        Misconception(
+            "sign of updates lost",
+            _one_by_one(add=lambda kept, update: kept + abs(update)),
+            "An update below zero makes the weight smaller, and the gap below a weight may be narrower than the one above "
+            "it. Add each update with its sign.",
         ),
         Misconception(
             "always float32",
@@ -345,6 +418,18 @@ updates_that_stick = Check(
             "next, and below a power of two it is half as wide. Round and compare.",
         ),
         Misconception(
+            "more than half a gap",
+            _by_the_gap(lambda size, half: size > half),
+            "You compare with half the gap above the weight. Right below a power of two the gap is narrower, and exactly "
+            "half way the even neighbour is taken. Rounding knows both: round, then compare.",
+        ),
+        Misconception(
+            "half a gap or more",
+            _by_the_gap(lambda size, half: size >= half),
+            "You compare with half the gap above the weight. Exactly half way the even neighbour is taken, which may be "
+            "the old weight, and right below a power of two the gap is narrower. Round, then compare.",
+        ),
+        Misconception(
             "master copy ignored",
             _one_by_one(form=lambda dtype, master: dtype),
             "With a master copy the updates go to a weight in float32, whatever `dtype` is.",
@@ -359,6 +444,16 @@ updates_that_stick = Check(
             "master copy never rounded",
             _master_never_rounded,
             "float32 has gaps too. Round the master copy after each update.",
+        ),
+        Misconception(
+            "master copy of a rounded weight",
+            _master_of_a_rounded_weight,
+            "You round the weight to `dtype` before it becomes the master copy. The master copy is rounded to float32 alone.",
+        ),
+        Misconception(
+            "any format with a master copy",
+            _master_of_any_format,
+            "With a master copy, too, `dtype` has to be one of the three formats. Look at it before you replace it.",
         ),
     ],
     also_right=[_stick_by_history, _stick_in_fractions, _stick_counted_down],
@@ -455,6 +550,33 @@ training_state_bytes = Check(
             "The 16-bit copies that autocast makes are gone when the optimizer steps. Count what is there then.",
         ),
         Misconception(
+            "mixed with 16-bit weights and gradients",
+            _per_parameter(bfloat16_mixed=12),
+            "The name `-mixed` is of the products. What stays when the optimizer steps is all in one format: look at the "
+            "recipe's row again.",
+        ),
+        Misconception(
+            "mixed with 16-bit weights or gradients",
+            _per_parameter(bfloat16_mixed=14),
+            "The weights of this recipe are in float32, and a gradient has the format of its weight. autocast's 16-bit "
+            "copies are gone when the optimizer steps.",
+        ),
+        Misconception(
+            "master with float32 gradients",
+            _per_parameter(bfloat16_master=18),
+            "Some libraries keep float32 gradients beside a master copy. This recipe does not: look at its row again.",
+        ),
+        Misconception(
+            "master without the 16-bit weights",
+            _per_parameter(bfloat16_master=14),
+            "This recipe keeps each weight twice: the master copy, and the 16-bit weight that is made from it.",
+        ),
+        Misconception(
+            "float32 averages in bfloat16",
+            _per_parameter(bfloat16=12),
+            "AdamW's averages take the format of the weights that it is given. With bfloat16 weights alone, which is that?",
+        ),
+        Misconception(
             "master copy forgotten",
             _per_parameter(bfloat16_master=12),
             "Beside the 16-bit weights this recipe keeps a master copy of them in float32, and AdamW's two averages are "
@@ -514,19 +636,37 @@ LIMIT = 65_520.0
 
 
 def _overflow_changed(
-    change: Callable[[int, Sequence[Sequence[float]]], Any], none: Any = None
+    change: Callable[[int, Sequence[Sequence[float]]], Any],
+    none: Callable[[Sequence[Sequence[float]]], Any] = lambda activations: None,
 ) -> Callable[[Sequence[Sequence[float]]], Any]:
     """The right answer changed, where there is one, and another value where there is none."""
 
     def answer(activations: Sequence[Sequence[float]]) -> Any:
         found = _right_overflow(activations)
-        return none if found is None else change(found, activations)
+        return none(activations) if found is None else change(found, activations)
 
     return answer
 
 
 def _overflows(layer: Sequence[float]) -> list[float]:
     return [value for value in layer if abs(value) >= LIMIT]
+
+
+def _position_0_passed_over(activations: Sequence[Sequence[float]]) -> int | None:
+    found: int | None = None
+    for i, layer in enumerate(activations):
+        if _overflows(layer) and not found:
+            found = i
+    return found
+
+
+def _one_value(place: int) -> Callable[[Sequence[Sequence[float]]], int | None]:
+    """The first layer whose value at this place overflows."""
+
+    def answer(activations: Sequence[Sequence[float]]) -> int | None:
+        return next((i for i, layer in enumerate(activations) if _overflows([layer[place]])), None)
+
+    return answer
 
 
 def _position_of_largest(activations: Sequence[Sequence[float]]) -> int:
@@ -616,6 +756,7 @@ def _hidden_activations(draw: Draw) -> list[Case]:
     ]
     at_once = _draw_layers(draw, 3)
     at_once[0][3] = -round(draw.real(80_000, 200_000), 1)
+    at_once[2][1] = round(draw.real(300_000, 900_000), 1)
     two = _draw_layers(draw, 4)
     two[1][1], two[1][2] = 50_000 + draw.real(1, 5000), 40_000 + draw.real(1, 5000)
     return part(OVERFLOWS, [*map(with_overflow, values), case(at_once)]) + part(
@@ -632,11 +773,15 @@ first_overflow = Check(
                 case([[1.5, -2.0], [300.0, 70_000.0], [2.0], [9e5], [8.0, 66_000.0], [70_000.0]]),
                 case([[20.0, 30.0], [-65_504.0, 65_510.0], [8.0, -65_530.0], [70_000.0, 1.0]]),
                 case([[-123_456.0, 2.0], [3.0, 4.0]]),
+                case([[2.0, 80_000.0, 1.0], [5.0], [-90_000.0]]),
                 case([[1e-9, 5.0], [math.inf, 1.0], [2.0, 3.0]]),
                 case([[33_000.0, 1.0], [40_000.0, 40_000.0], [65_520.0, -65_520.0], [70_000.0]]),
             ],
         ),
-        *part(NOTHING, [case([[65_504.0, -65_519.0], [0.0, 60_000.0]])]),
+        *part(
+            NOTHING,
+            [case([[65_504.0, -65_519.0], [0.0, 60_000.0]]), case([[10.0, -2.0], [300.0, 4.0]])],
+        ),
     ],
     hidden=_hidden_activations,
     parts={OVERFLOWS: 0.8, NOTHING: 0.2},
@@ -667,6 +812,28 @@ first_overflow = Check(
             _overflow_from(math.inf),
             "You find what is infinite already. These values were computed in float32: which of them would become "
             "infinite in float16?",
+        ),
+        Misconception(
+            "position 0 passed over",
+            _position_0_passed_over,
+            "The position of the first layer counts as false, so `not found` still holds after it was found. Return at "
+            "once, or compare by `is`, not by truth.",
+        ),
+        Misconception(
+            "position 0 taken for none",
+            lambda activations: _right_overflow(activations) or None,
+            "The position of the first layer counts as false: `or` and `if` take it for nothing. Compare by `is`, not by "
+            "truth.",
+        ),
+        Misconception(
+            "first value alone",
+            _one_value(0),
+            "You look at the first value of each layer alone. Any of its values may overflow.",
+        ),
+        Misconception(
+            "last value alone",
+            _one_value(-1),
+            "You look at the last value of each layer alone. Any of its values may overflow.",
         ),
         Misconception(
             "counted from 1",
@@ -715,8 +882,18 @@ first_overflow = Check(
         ),
         Misconception(
             "-1 for none",
-            _overflow_changed(lambda found, _: found, none=-1),
+            _overflow_changed(lambda found, _: found, none=lambda activations: -1),
             "Where nothing overflows there is no position. What does the task return then?",
+        ),
+        Misconception(
+            "0 for none",
+            _overflow_changed(lambda found, _: found, none=lambda activations: 0),
+            "That is the position of the first layer. Where nothing overflows there is no position.",
+        ),
+        Misconception(
+            "number of layers for none",
+            _overflow_changed(lambda found, _: found, none=len),
+            "No layer has this position. Where nothing overflows, what does the task return?",
         ),
     ],
     also_right=[_overflow_by_loop, _overflow_by_largest, _overflow_backwards],
@@ -747,6 +924,8 @@ def _run(name: str, largest: float, wide: int, narrow: int) -> dict[str, Any]:
 GEMMA_270M = _run("Gemma 3 270M", 103_794.9, 1_668_787_708, 1_119_353_082)
 GEMMA_4B = _run("Gemma 3 4B", 65_536.0, 17_425_890_172, 9_513_910_138)
 MODEST = _run("a model with small activations", 2_600.0, 9 * GIB, 5 * GIB)
+ROUNDED_DOWN = _run("a model at float16's limit", 65_519.0, 7 * GIB, 4 * GIB)
+ROUNDED_UP = _run("a model beyond float16's limit", 65_520.0, 7 * GIB, 4 * GIB)
 
 Choice = str | None
 
@@ -757,6 +936,7 @@ def _chosen(
     memory: bool = True,
     native: str = "first",
     strict: bool = False,
+    limit: float = LIMIT,
 ) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Choice]:
     """`choose_dtype` with some of its conditions left out. `native`: "first", "alone" (emulated
     formats never) or "ignored"."""
@@ -764,7 +944,7 @@ def _chosen(
     def answer(gpu: Mapping[str, Any], model: Mapping[str, Any]) -> Choice:
         usable = gpu["usable_bytes"]
         peaks = model["peak_bytes"]
-        too_large = model["largest_activation"] >= LIMIT
+        too_large = model["largest_activation"] >= limit
         will_do = [
             dtype
             for dtype in order
@@ -783,6 +963,11 @@ def _float16_or_bfloat16(gpu: Mapping[str, Any], model: Mapping[str, Any]) -> Ch
     right = precision_choice.choose_dtype(gpu, model)
     fits = model["peak_bytes"]["bfloat16"] <= gpu["usable_bytes"]
     return "bfloat16" if right == "float32" and fits else right
+
+
+def _for_none(dtype: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Choice]:
+    """The right choice, and this format where no format will do."""
+    return lambda gpu, model: precision_choice.choose_dtype(gpu, model) or dtype
 
 
 def _never_none(gpu: Mapping[str, Any], model: Mapping[str, Any]) -> Choice:
@@ -832,13 +1017,12 @@ OLDEST = ["float32"]
 # As a P40: whole numbers of 8 bits, and no fast float16.
 INTEGERS = ["float32", "int8"]
 LARGE, SMALL = "too large for float16", "small enough for float16"
-# Below 65,504, and above 65,536: what lies between is for `first_overflow` alone.
-JUST_LARGE, JUST_SMALL = "a little too large for float16", "nearly too large for float16"
+JUST_LARGE, JUST_SMALL = "rounded up to infinity by float16", "rounded down to float16's largest"
 ACTIVATIONS = {
     LARGE: (90_000, 900_000),
     SMALL: (300, 30_000),
-    JUST_LARGE: (65_540, 66_000),
-    JUST_SMALL: (60_000, 65_500),
+    JUST_LARGE: (65_521, 65_535),
+    JUST_SMALL: (65_505, 65_519),
 }
 # Card, activations, and which peaks fit: all, the 16-bit ones (by little or by much), none.
 SCENES = (
@@ -891,6 +1075,8 @@ def _public_choices() -> list[Case]:
         case(l4, MODEST),
         case(_card("a card without 16-bit units", OLDEST, 8 * GIB), MODEST),
         case(_card("a card of just that size", OLD, 5 * GIB), MODEST),
+        case(_card("an old card", OLD, 12 * GIB), ROUNDED_DOWN),
+        case(_card("an old card", OLD, 12 * GIB), ROUNDED_UP),
     ]
     small = _card("a small card", NEWEST, 4 * GIB)
     smaller = _card("a small old card", OLD, 4 * GIB)
@@ -910,6 +1096,18 @@ choose_dtype = Check(
             _chosen(overflow=False),
             "On this card float16 is fast, but this model's activations do not fit in it: they become infinite, and the "
             "loss becomes NaN.",
+        ),
+        Misconception(
+            "limit at 65,504",
+            _chosen(limit=math.nextafter(65_504, math.inf)),
+            "65,504 is float16's largest number, but what rounds down to it is held as well. The section before task 3 says "
+            "from where on a value becomes infinite.",
+        ),
+        Misconception(
+            "limit at 65,536",
+            _chosen(limit=65_536),
+            "float16 rounds some values below 65,536 up to infinity. The section before task 3 says from which one on, that "
+            "one included.",
         ),
         Misconception(
             "by the card alone",
@@ -935,6 +1133,16 @@ choose_dtype = Check(
             "always an answer",
             _never_none,
             "No format leaves a run that fits. What does the task return then?",
+        ),
+        Misconception(
+            "float32 for none",
+            _for_none("float32"),
+            "Where no format will do, float32 will not do either. What does the task return then?",
+        ),
+        Misconception(
+            "bfloat16 for none",
+            _for_none("bfloat16"),
+            "Emulated bfloat16 is the last resort, but it has to fit too. What does the task return when it does not?",
         ),
         Misconception(
             "memory ignored",
@@ -983,6 +1191,18 @@ def _batches(change: Callable[[float, float, float], float]) -> Callable[..., fl
         return change(usable_bytes, fixed_bytes, bytes_per_sequence)
 
     return answer
+
+
+def _counted_past(usable: float, fixed: float, each: float) -> int:
+    batch = 0
+    while fixed + batch * each <= usable:
+        batch += 1
+    return batch
+
+
+def _nothing_refused(usable_bytes: float, fixed_bytes: float, bytes_per_sequence: float) -> int:
+    require_positive(usable_bytes=usable_bytes, fixed_bytes=fixed_bytes)
+    return precision_choice.largest_batch(usable_bytes, fixed_bytes, bytes_per_sequence)
 
 
 def _power_of_two(usable: float, fixed: float, each: float) -> int:
@@ -1042,9 +1262,16 @@ largest_batch = Check(
     reference=precision_choice.largest_batch,
     public=[
         *part(
-            NUMBERS, [case(100, 40, 16), case(100, 36, 16), case(100, 40, 25), case(1000, 40, 3)]
+            NUMBERS,
+            [
+                case(100, 40, 16),
+                case(100, 36, 16),
+                case(100, 40, 25),
+                case(1000, 40, 3),
+                case(100, 0, 16),
+            ],
         ),
-        *part(NONE_FITS, [case(50, 40, 16), case(30, 40, 16)]),
+        *part(NONE_FITS, [case(50, 40, 16), case(30, 40, 16), case(30, 80, 16), case(0, 40, 16)]),
         *part(BAD_INPUT, [case(100, 40, 0), case(-1, 0, 16), case(100, -40, 16)]),
     ],
     hidden=_hidden_batches,
@@ -1074,6 +1301,26 @@ largest_batch = Check(
             "parts of sequences",
             _batches(lambda usable, fixed, each: max(0.0, (usable - fixed) / each)),
             "A batch has whole sequences.",
+        ),
+        Misconception(
+            "one more",
+            _batches(_counted_past),
+            "This is the first batch that does not fit. Which is the last one that does?",
+        ),
+        Misconception(
+            "one less than the first that fails",
+            _batches(lambda usable, fixed, each: _counted_past(usable, fixed, each) - 1),
+            "When what is fixed does not fit, no sequence does: a batch is never negative.",
+        ),
+        Misconception(
+            "distance in place of the rest",
+            _batches(lambda usable, fixed, each: abs(usable - fixed) // each),
+            "What is fixed may be larger than what is usable. Nothing is left then, whatever the distance.",
+        ),
+        Misconception(
+            "nothing refused",
+            _nothing_refused,
+            "0 bytes, usable or fixed, are no bad input: refuse what is below 0 alone.",
         ),
         Misconception(
             "negative batch",
@@ -1219,6 +1466,11 @@ predicted_peak_bytes = Check(
             "You scale the whole peak with the batch. The weights do not grow with it.",
         ),
         Misconception(
+            "in proportion to the second batch",
+            _peaks(lambda measured, batch, fixed, each: measured[1][1] / measured[1][0] * batch),
+            "You scale the whole of the second peak with the batch. The weights do not grow with it.",
+        ),
+        Misconception(
             "distance of the batches forgotten",
             _peaks(
                 lambda measured, batch, fixed, each: (
@@ -1231,6 +1483,11 @@ predicted_peak_bytes = Check(
             "first peak taken as fixed",
             _peaks(lambda measured, batch, fixed, each: measured[0][1] + batch * each),
             "The first peak holds sequences already. Add only those that are new.",
+        ),
+        Misconception(
+            "second peak taken as fixed",
+            _peaks(lambda measured, batch, fixed, each: measured[1][1] + batch * each),
+            "The second peak holds sequences already. Add only those that are new.",
         ),
         Misconception(
             "counted from one sequence",

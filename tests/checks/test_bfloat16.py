@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import math
+import textwrap
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gradelib.checks import PreparedCheck, same_outcome
 from gradelib.draw import Draw
+from gradelib.judging import LocalAnswer, judge
+from gradelib.outcomes import call
 from gradelib.shapes import Shape
 from solutions.checks import bfloat16
 from solutions.checks.bfloat16 import MEASURED, SHOWN
@@ -239,6 +244,240 @@ def test_the_state_of_a_recipe_is_what_pytorch_holds(precision):
         held["weights"] + held["gradients"] + held["optimizer"] for held in device.ledger.timeline()
     )
     assert state == pytest.approx(training_state_bytes(parameter_count(shape), precision), rel=1e-4)
+
+
+# --- answers that learners wrote, each with one mistake
+
+
+def sticking(body: str) -> str:
+    return f"""
+def answer(weight, updates, dtype, master=False):
+    if dtype not in BITS:
+        raise ValueError(dtype)
+    form = "float32" if master else dtype
+    w = start = stored(weight, form)
+    n = 0
+    for u in updates:
+{textwrap.indent(textwrap.dedent(body).strip(), " " * 8)}
+    return n
+"""
+
+
+def overflowing(body: str) -> str:
+    return "def answer(activations):\n" + textwrap.indent(textwrap.dedent(body).strip(), " " * 4)
+
+
+def choosing(limit: str, none: str = "None") -> str:
+    return f"""
+def answer(gpu, model):
+    ok = []
+    for d in ("bfloat16", "float16", "float32"):
+        if d == "float16" and model["largest_activation"] {limit}:
+            continue
+        if model["peak_bytes"][d] <= gpu["usable_bytes"]:
+            ok.append(d)
+    own = [d for d in ok if d in gpu["native"]]
+    return (own or ok)[0] if ok else {none}
+"""
+
+
+def batching(body: str, usable: str = "u < 0") -> str:
+    return f"""
+def answer(u, f, b):
+    if {usable} or f < 0 or b <= 0:
+        raise ValueError
+{textwrap.indent(textwrap.dedent(body).strip(), " " * 4)}
+"""
+
+
+def keeping(**changed: int) -> str:
+    table = {"float32": 16, "bfloat16": 8, "bfloat16-mixed": 16, "bfloat16-master": 16}
+    table |= {name.replace("_", "-"): size for name, size in changed.items()}
+    return f"""
+def answer(params, precision):
+    if params < 0 or precision not in {list(table)}:
+        raise ValueError
+    return params * {table}[precision]
+"""
+
+
+def peaking(formula: str) -> str:
+    return f"""
+def answer(measured, batch):
+    (b1, p1), (b2, p2) = measured
+    if b1 == b2:
+        raise ValueError
+    each = (p2 - p1) / (b2 - b1)
+    return {formula}
+"""
+
+
+GAP = "gap = 2.0 ** (math.floor(math.log2(abs(w))) - BITS[form])\n"
+# Task, the mistake that is named, and the answer.
+LEARNERS = [
+    (
+        "updates_that_stick",
+        "sign of updates lost",
+        sticking("new = stored(w + abs(u), form)\nn += new != w\nw = new"),
+    ),
+    (
+        "updates_that_stick",
+        "master copy of a rounded weight",
+        sticking("new = stored(w + u, form)\nn += new != w\nw = new").replace(
+            "stored(weight, form)", "stored(stored(weight, dtype), form)"
+        ),
+    ),
+    (
+        "updates_that_stick",
+        "any format with a master copy",
+        sticking("new = stored(w + u, form)\nn += new != w\nw = new").replace(
+            "if dtype", "if not master and dtype"
+        ),
+    ),
+    (
+        "updates_that_stick",
+        "more than half a gap",
+        sticking(GAP + "if abs(u) > gap / 2: n += 1; w = stored(w + u, form)"),
+    ),
+    (
+        "updates_that_stick",
+        "more than half a gap",
+        sticking(GAP + "if abs(u) > gap / 2: n += 1\nw = stored(w + u, form)"),
+    ),
+    (
+        "updates_that_stick",
+        "half a gap or more",
+        sticking(GAP + "if abs(u) >= gap / 2: n += 1; w = stored(w + u, form)"),
+    ),
+    (
+        "updates_that_stick",
+        "half a gap or more",
+        sticking(GAP + "if abs(u) >= gap / 2: n += 1\nw = stored(w + u, form)"),
+    ),
+    (
+        "updates_that_stick",
+        "compared with the start",
+        sticking("w = stored(w + u, form)\nn += w != start"),
+    ),
+    (
+        "updates_that_stick",
+        "first update alone",
+        sticking("new = stored(w + u, form)\nn += new != w\nw = new\nreturn n"),
+    ),
+    (
+        "training_state_bytes",
+        "mixed with 16-bit weights and gradients",
+        keeping(bfloat16_mixed=12),
+    ),
+    (
+        "training_state_bytes",
+        "mixed with 16-bit weights or gradients",
+        keeping(bfloat16_mixed=14),
+    ),
+    ("training_state_bytes", "master with float32 gradients", keeping(bfloat16_master=18)),
+    ("training_state_bytes", "master copy forgotten", keeping(bfloat16_master=12)),
+    ("training_state_bytes", "float32 averages in bfloat16", keeping(bfloat16=12)),
+    (
+        "first_overflow",
+        "position 0 passed over",
+        overflowing("""
+            found = None
+            for i, layer in enumerate(activations):
+                for v in layer:
+                    if abs(v) >= 65520 and not found:
+                        found = i
+            return found
+        """),
+    ),
+    (
+        "first_overflow",
+        "position 0 taken for none",
+        overflowing("""
+            hits = [i for i, layer in enumerate(activations) if any(abs(v) >= 65520 for v in layer)]
+            return (hits and hits[0]) or None
+        """),
+    ),
+    (
+        "first_overflow",
+        "0 for none",
+        overflowing("""
+            hits = (i for i, layer in enumerate(activations) if any(abs(v) >= 65520 for v in layer))
+            return min(hits, default=0)
+        """),
+    ),
+    (
+        "first_overflow",
+        "first value alone",
+        overflowing("""
+            for i, layer in enumerate(activations):
+                if abs(layer[0]) >= 65520:
+                    return i
+        """),
+    ),
+    (
+        "first_overflow",
+        "number of layers for none",
+        overflowing("""
+            for i, layer in enumerate(activations):
+                if any(abs(v) >= 65520 for v in layer):
+                    return i
+            return len(activations)
+        """),
+    ),
+    ("choose_dtype", "limit at 65,504", choosing(">= 65504")),
+    ("choose_dtype", "limit at 65,504", choosing("> 65504")),
+    ("choose_dtype", "limit at 65,536", choosing("> 65520")),
+    ("choose_dtype", "limit at 65,536", choosing(">= 65536")),
+    ("choose_dtype", "float32 for none", choosing(">= 65520", "'float32'")),
+    ("choose_dtype", "bfloat16 for none", choosing(">= 65520", "'bfloat16'")),
+    ("predicted_peak_bytes", "in proportion to the second batch", peaking("p2 / b2 * batch")),
+    ("predicted_peak_bytes", "second peak taken as fixed", peaking("p2 + batch * each")),
+    ("largest_batch", "distance in place of the rest", batching("return abs(u - f) // b")),
+    ("largest_batch", "nothing refused", batching("return max(0, (u - f) // b)", "u <= 0")),
+    (
+        "largest_batch",
+        "one more",
+        batching("n = 0\nwhile f + n * b <= u:\n    n += 1\nreturn n"),
+    ),
+    (
+        "largest_batch",
+        "one less than the first that fails",
+        batching("n = 0\nwhile f + n * b <= u:\n    n += 1\nreturn n - 1"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "mistake", "text"), LEARNERS)
+def test_a_learners_mistake_is_named_by_the_visible_cases(task, mistake, text):
+    names: dict[str, Any] = {"math": math, "stored": stored}
+    names["BITS"] = {dtype: mantissa for dtype, (_, mantissa) in FIELDS.items()}
+    exec(text, names)
+    answer = LocalAnswer(names["answer"])
+    check = prepared(EXERCISE, task)
+    visible = PreparedCheck.from_public_data(task, check.public_data())
+    assert judge(answer, visible).misconception == mistake
+    assert judge(answer, check).misconception == mistake
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        (task, text)
+        for task, _, text in LEARNERS
+        if text != choosing("> 65520")  # 65,520 itself is a visible case
+    ],
+)
+def test_a_learners_mistake_costs_points_by_the_hidden_cases_alone(task, text):
+    names: dict[str, Any] = {"math": math, "stored": stored}
+    names["BITS"] = {dtype: mantissa for dtype, (_, mantissa) in FIELDS.items()}
+    exec(text, names)
+    for seed in SEEDS:
+        hidden = [one for one in prepared(EXERCISE, task, seed).cases if not one.visible]
+        outcomes = [call(names["answer"], one.args, one.kwargs) for one in hidden]
+        assert not all(
+            same_outcome(outcome, one.expected, bfloat16.largest_batch.tolerance)
+            for one, outcome in zip(hidden, outcomes, strict=True)
+        )
 
 
 # --- what the text states
