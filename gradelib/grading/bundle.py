@@ -47,10 +47,11 @@ def bundle_files(exercise_folder: Path, checks_package: str) -> dict[str, bytes]
         f"{name}{CHECKS_SUFFIX}": release.public_checks(exercise, prepared).encode(),
     }
     files |= release.attached(exercise)
+    together = list(files)
     built = wheel()
     if built is not None:
         files[built[0]] = built[1]
-    files["README.md"] = _readme(exercise, built[0] if built else None).encode()
+    files["README.md"] = _readme(exercise, together, built[0] if built else None).encode()
     return files
 
 
@@ -107,7 +108,17 @@ def wheel() -> tuple[str, bytes] | None:
         return built[0].name, built[0].read_bytes()
 
 
-def _readme(exercise: Exercise, wheel_name: str | None) -> str:
+def _listed(files: list[str]) -> str:
+    """What lies at the top of the bundle: files, and folders with a slash."""
+    names = dict.fromkeys(
+        f"`{name}/`" if rest else f"`{name}`"
+        for name, _, rest in (file.partition("/") for file in files)
+    )
+    *first, last = names
+    return f"{', '.join(first)} and {last}"
+
+
+def _readme(exercise: Exercise, together: list[str], wheel_name: str | None) -> str:
     extras = EXTRAS[exercise.requires]
     get = (
         "The package `gradelib` is in this folder."
@@ -121,5 +132,6 @@ def _readme(exercise: Exercise, wheel_name: str | None) -> str:
         "get": get,
         "package": f"./{wheel_name}[{extras}]" if wheel_name else f"PATH[{extras}]",
         "needs": NEEDS[exercise.requires],
+        "keep": _listed(together),
     }
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(values)

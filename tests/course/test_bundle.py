@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gradelib.grading.course import Course, prepared_checks
 from gradelib.grading.errors import CourseError
 from tests.conftest import need_module
 from tests.course.tools import CHECKS, SOURCES, TINY, released
+
+ROOT = Path(__file__).parents[2]
 
 
 def _comparable(notebook: dict[str, Any]) -> list[Any]:
@@ -51,6 +54,39 @@ def test_a_bundle_holds_no_hidden_case_no_solution_and_no_marking_guide() -> Non
     for task, check in prepared.items():
         visible = [one for one in check.cases if one.visible]
         assert len(tasks[task]["cases"]) == len(visible)
+
+
+@pytest.mark.parametrize(
+    ("name", "together"),
+    [
+        (
+            "11_model_size_tradeoff",
+            "`11_model_size_tradeoff.ipynb`, `11_model_size_tradeoff.checks.json` and `tiny_gemma/`",
+        ),
+        ("22_counting_flops", "`22_counting_flops.ipynb` and `22_counting_flops.checks.json`"),
+    ],
+)
+def test_the_readme_names_all_that_belongs_together(name: str, together: str) -> None:
+    files = bundle.bundle_files(ROOT / "exercises" / name, "solutions.checks")
+    assert f"Keep {together} in one folder." in files["README.md"].decode()
+
+
+def test_what_a_learner_installs_lets_progress_bars_work_in_a_notebook() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [need.partition(">=")[0] for need in extras["optional-dependencies"]["notebook"]]
+    assert "ipywidgets" in names
+    # As in a notebook, where tqdm looks for the widgets when it is imported, and warns without them.
+    need_module("ipywidgets")
+    in_a_notebook = (
+        "import IPython, ipykernel.zmqshell, warnings\n"
+        "warnings.simplefilter('error')\n"
+        "from tqdm.auto import tqdm\n"
+        "assert any('notebook' in base.__module__ for base in tqdm.__mro__), tqdm.__mro__"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", in_a_notebook], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_same_sources_give_the_same_zip() -> None:
