@@ -72,7 +72,6 @@ def table(folder: Path) -> str:
             ("training, seconds of one core", f"{record['cpu_seconds']}"),
             ("loss on the text, nats a byte", f"{record['text_nats_per_byte']:.2f}"),
             ("loss on held-out text, nats a byte", f"{record['heldout_nats_per_byte']:.2f}"),
-            ("perplexity of a held-out byte", f"{record['heldout_perplexity_per_byte']:.2f}"),
         ):
             rows.setdefault(name, []).append(value)
     head = f"| | {' | '.join(SIZES)} |\n|---|{'---|' * len(SIZES)}\n"

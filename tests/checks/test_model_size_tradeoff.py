@@ -115,9 +115,12 @@ def test_the_visible_cases_are_the_models_that_the_text_names() -> None:
     assert stated == {size: parameter_count(Shape.gemma3(size)) for size in stated}
 
 
-def test_the_cards_have_the_bandwidths_of_their_data_sheets() -> None:
-    for name, bandwidth in literal("CARDS").items():
-        assert bandwidth == gpu(name.lower().replace(" 40 gb", "-40gb")).bandwidth_bytes_per_s
+def test_the_cards_have_the_bandwidth_and_memory_of_their_data_sheets() -> None:
+    for name, (bandwidth, memory) in literal("CARDS").items():
+        card = gpu({"A100": "a100-40gb"}.get(name, name.lower()))
+        assert (card.bandwidth_bytes_per_s, card.capacity_bytes) == (bandwidth, memory * 2**30)
+    weights = 2 * literal("COUNTS")["12b"]
+    assert 0.9 < weights / gpu("l4").capacity_bytes < 1
 
 
 def test_the_text_states_the_tiny_models_counts() -> None:
