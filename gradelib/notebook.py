@@ -32,6 +32,7 @@ PACKAGES: Mapping[str, frozenset[str]] = {
         ["accelerate", "bitsandbytes", "codecarbon", "numpy", "peft", "torch", "transformers"]
     ),
 }
+_NOT_GIVEN = object()
 
 
 class NotJudgedError(RuntimeError):
@@ -92,8 +93,18 @@ class Checks:
                 f"{path.name} is damaged or from another version ({error}). Download the exercise again."
             ) from error
 
-    def __call__(self, task: str, answer: object) -> Verdict:
-        """Try `answer` on the task's visible cases and say how it did."""
+    def __call__(self, task: str, answer: object = _NOT_GIVEN) -> Verdict:
+        """Try `answer` on the task's visible cases and say how it did.
+
+        Raises TypeError, with how to call it, without an answer or with a task that is not a name.
+        """
+        if answer is _NOT_GIVEN or not isinstance(task, str):
+            meant = [task, getattr(task, "__name__", None), getattr(answer, "__name__", answer)]
+            named = (each for each in meant if isinstance(each, str) and each in self.tasks)
+            name = next(named, next(iter(self.tasks)))
+            raise TypeError(
+                f'check takes the name of a task, in quotes, and then your answer: check("{name}", {name})'
+            )
         if task not in self.tasks:
             raise ValueError(
                 f"exercise {self.exercise} has no task {task!r}; its tasks are {', '.join(self.tasks)}"

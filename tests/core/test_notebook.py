@@ -62,6 +62,20 @@ def test_a_misspelt_task_is_told_which_there_are(check):
         check("aera", area)
 
 
+def unnamed(w, h):
+    return w * h
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("area",), (area,), (unnamed,), (area, "area"), (None, area), (["area"], area), (6, 7)],
+    ids=str,
+)
+def test_a_check_called_otherwise_says_how_it_is_called(check, given):
+    with pytest.raises(TypeError, match=r'in quotes, and then your answer: check\("area", area\)$'):
+        check(*given)
+
+
 def test_a_missing_file_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"keep the two in one folder"):
         checks_for("11_area", tmp_path)
