@@ -8,7 +8,7 @@ from gradelib.shapes import Shape
 from solutions.shapes import GEMMA3
 
 FLOAT16_OVERFLOW = "Gemma 3's activations overflow in float16: use bfloat16 or float32"
-UNFUSED_ON_T4 = "On a T4, {layers} of the {all_layers} layers of this run have no fused attention: there, count with eager attention."
+UNFUSED_ON_T4 = "On a T4, {layers} of {all_layers} layers of this run have no fused attention: there, count with eager attention."
 FUSED_ON_T4 = "On a T4, every layer of this run has fused attention."
 
 # Compute capability below 8.0 leaves PyTorch's SDPA one fused kernel, the "memory-efficient" one.

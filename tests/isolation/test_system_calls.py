@@ -39,11 +39,13 @@ def test_the_numbers_are_the_kernels(machine: str) -> None:
     assert known == {name: kernel[name] for name in known}
 
 
-def run(machine: str, number: int, argument: int = 0, audit: int | None = None) -> int:
+def run(
+    machine: str, number: int, argument: int = 0, audit: int | None = None, third: int = 0
+) -> int:
     """What the filter decides, by an interpreter of classic BPF."""
     steps = list(struct.iter_unpack("HBBI", program(MACHINES[machine])))
     arch = MACHINES[machine].audit if audit is None else audit
-    data = struct.pack("<IIQQ", number, arch, 0, argument)
+    data = struct.pack("<IIQQQQ", number, arch, 0, argument, 0, third)
     at, loaded = 0, 0
     while True:
         code, if_true, if_false, operand = steps[at]
@@ -72,9 +74,11 @@ def test_the_filter_decides_as_described(machine: str) -> None:
         expected = EPERM if NEW_NAMESPACE & 1 << bit else ALLOW
         assert run(machine, ours.clone, 1 << bit) == expected
     for family in range(64):
-        assert run(machine, ours.socket, family) == (
-            ALLOW if family in (1, 2, 10, 16) else EAFNOSUPPORT
-        )
+        for protocol in (0, 4, 6, 9, 12):
+            allowed = family in (1, 2, 10) or (family, protocol) == (16, 0)  # netlink's routes
+            assert run(machine, ours.socket, family, third=protocol) == (
+                ALLOW if allowed else EAFNOSUPPORT
+            )
     named = {*ours.refused.values(), ours.clone, ours.clone3, ours.socket}
     assert {run(machine, number) for number in set(range(600)) - named} == {ALLOW}
 

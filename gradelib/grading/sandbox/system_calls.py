@@ -16,12 +16,15 @@ from dataclasses import dataclass
 # <linux/audit.h>, <linux/seccomp.h>, <linux/bpf_common.h>
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_ANY_BIT, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+# Offsets in struct seccomp_data.
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32
 # x86-64 has a second numbering of system calls from here on.
 _X32 = 0x4000_0000
 # CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 NEW_NAMESPACE = 0x7E02_0080
-_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 16)  # 16: AF_NETLINK
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+# Of netlink, which lists network interfaces and also talks to the firewall and the audit log, the first.
+_NETLINK, _ROUTE = 16, 0
 
 
 @dataclass(frozen=True)
@@ -126,9 +129,11 @@ def program(machine: Machine) -> bytes:
     allow, refuse = [_do(_RETURN, _ALLOW)], [_fail(errno.EPERM)]
     unknown, no_family = [_fail(errno.ENOSYS)], [_fail(errno.EAFNOSUPPORT)]
     families = [_do(_LOAD_WORD, _FIRST_ARGUMENT)]
-    for left, family in zip(range(len(_FAMILIES), 0, -1), _FAMILIES, strict=True):
-        families.append(_jump(_JUMP_EQUAL, family, left, 0))  # to `allow`, past the failure
-    families += no_family + allow
+    to_allow = len(_FAMILIES) + len(no_family) + 2
+    for passed, family in enumerate(_FAMILIES):
+        families.append(_jump(_JUMP_EQUAL, family, to_allow - passed, 0))
+    families += [_jump(_JUMP_EQUAL, _NETLINK, 0, 2), _do(_LOAD_WORD, _THIRD_ARGUMENT)]
+    families += [_jump(_JUMP_EQUAL, _ROUTE, 1, 0), *no_family, *allow]
     # A new thread or process is fine, a new namespace is not.
     clones = [_do(_LOAD_WORD, _FIRST_ARGUMENT), _jump(_JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1)]
     clones += refuse + allow
