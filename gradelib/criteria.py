@@ -20,8 +20,8 @@ CRITERIA: dict[str, Criterion] = {}
 
 NO_ROWS = "a row is not a list of whole numbers"
 NO_POSITION = "a number is no position in `lengths`"
-LOST = "{} of the sequences are in no row"
-TWICE = "{} of the sequences are there twice"
+LOST = "{} of the texts are in no row"
+TWICE = "{} of the texts are there twice"
 TOO_LONG = "a row holds {} tokens, more than `max_length`"
 TOO_MANY = "it takes {} rows, and fewer would do"
 

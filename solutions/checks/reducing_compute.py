@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradelib.checks import Case, Check, Misconception, case, part
-from gradelib.compare import relative
+from gradelib.compare import absolute, relative
 from gradelib.draw import Draw
 from gradelib.shapes import Shape
 from solutions import batching
@@ -29,7 +29,12 @@ BAD_INPUT = "bad input"
 
 OPERATIONS = "operations"
 # In no list of PyTorch's: they follow their input.
-FOLLOWING = ("relu", "silu", "gelu", "tanh", "sigmoid", "add", "mul", "mean", "dropout", "cat")
+FOLLOWING = (
+    *("relu", "silu", "gelu", "tanh", "sigmoid", "add", "sub", "mul", "div", "dot", "abs", "sqrt"),
+    *("mean", "dropout", "cat", "stack", "transpose", "embedding"),
+)
+# Visible with float16.
+SHOWN = ("matmul", "sum", "gelu")
 SUMS = frozenset(("sum", "prod", "cumsum", "cumprod", "logsumexp", "softmax", "log_softmax"))
 NORMS = frozenset(("layer_norm", "rms_norm", "group_norm", "norm", "cosine_similarity"))
 
@@ -37,10 +42,15 @@ NORMS = frozenset(("layer_norm", "rms_norm", "group_norm", "norm", "cosine_simil
 def _hidden_operations(draw: Draw) -> list[Case]:
     # All of them: whoever forgets one is wrong. As the notebook has names alone, each with its
     # default: here the other format is named.
-    listed = [case(op, "float16") for op in sorted(PRODUCTS | IN_FLOAT32)]
-    others = [case(op, draw.one(LOW)) for op in draw.some(FOLLOWING[3:], 3)]
+    names = sorted(PRODUCTS | IN_FLOAT32) + list(FOLLOWING)
+    listed = [case(op, "bfloat16" if op in SHOWN else "float16") for op in names]
     wrong = [case(draw.one(sorted(PRODUCTS)), low) for low in ("int8", "int16", "tfloat32")]
-    return part(OPERATIONS, draw.shuffled(listed + others)) + part(BAD_INPUT, wrong)
+    # It is wrong whatever the operation.
+    wrong += [
+        case(draw.one(sorted(names)), draw.one(["int8", "float64"]))
+        for names in (IN_FLOAT32, FOLLOWING)
+    ]
+    return part(OPERATIONS, draw.shuffled(listed)) + part(BAD_INPUT, wrong)
 
 
 def _low(low: str) -> str:
@@ -89,12 +99,15 @@ autocast_dtype = Check(
             OPERATIONS,
             [
                 *map(case, ("linear", "softmax", "relu", "rms_norm", "exp", "cross_entropy")),
-                case("matmul", "float16"),
-                case("sum", "float16"),
-                case("gelu", "float16"),
+                # Names that are parts of listed ones, and one that sounds like them.
+                *map(case, ("add", "sqrt", "mean")),
+                *(case(op, "float16") for op in SHOWN),
             ],
         ),
-        *part(BAD_INPUT, [case("linear", "float32")]),
+        *part(
+            BAD_INPUT,
+            [case(op, "float32") for op in ("linear", "softmax")] + [case("relu", "int8")],
+        ),
     ],
     hidden=_hidden_operations,
     parts={OPERATIONS: 0.9, BAD_INPUT: 0.1},
@@ -105,6 +118,31 @@ autocast_dtype = Check(
                 low if op in PRODUCTS else autocast_reference(op, "bfloat16")
             ),
             "The operations are right, but `low` may be anything. Raise ValueError for a format that has not 16 bits.",
+        ),
+        Misconception(
+            "format refused for products alone",
+            lambda op, low="bfloat16": autocast_reference(
+                op, low if op in PRODUCTS else "bfloat16"
+            ),
+            "You refuse a wrong `low` for products alone. It is wrong whatever the operation.",
+        ),
+        Misconception(
+            "mean in float32",
+            lambda op, low="bfloat16": (
+                "float32" if op == "mean" and _low(low) else autocast_reference(op, low)
+            ),
+            "`mean` is in neither list, though it adds numbers up. Go by the lists.",
+        ),
+        Misconception(
+            "names found inside others",
+            lambda op, low="bfloat16": (
+                _low(low)
+                if op in " ".join(sorted(PRODUCTS))
+                else "float32"
+                if op in " ".join(sorted(IN_FLOAT32))
+                else AS_INPUT
+            ),
+            "A name that is part of a listed one is taken for it: `sqrt` is not `rsqrt`. Compare whole names.",
         ),
         Misconception(
             "always bfloat16",
@@ -218,6 +256,12 @@ def _hidden_runs(draw: Draw) -> list[Case]:
     # Finite, though their squares are not, nor their sum.
     large = [[1.0, draw.real(1.8e38, 3.4e38), draw.real(1.8e38, 3.4e38)], [-1e20]]
     cases.append(case(*_settings(draw), _steps(GOOD, large, GOOD, large, GOOD, GOOD)))
+    # Each gradient with a good number, and each without one.
+    mixed = [[1.0, INF], [math.nan, draw.real(1, 2)]]
+    cases.append(case(*_settings(draw), _steps(GOOD, mixed, GOOD, [[-INF], [math.nan]], GOOD)))
+    # Nothing to learn from, and nothing wrong.
+    zeros = [[0.0, 0.0], [0.0]]
+    cases.append(case(*_settings(draw), _steps(*[GOOD, zeros] * 6)))
     # Long enough to grow twice and more.
     cases.append(case(*_settings(draw), _drawn_steps(draw, 13, 0.4, [1e6, -1e9])))
     first, growth, backoff, interval = _settings(draw)
@@ -251,6 +295,13 @@ def _none_is(found: Callable[[Tensor], Tensor]) -> Callable[[Sequence[Tensor]], 
     return lambda gradients: not any(bool(found(each).any()) for each in gradients)
 
 
+def _finite_in_place(gradients: Sequence[Tensor]) -> bool:
+    """Whether all are finite; divides them."""
+    for each in gradients:
+        each.div_(2)
+    return _all_finite(gradients)
+
+
 def _grow(scaler: Scaler) -> None:
     scaler.good_steps += 1
     if scaler.good_steps == scaler.interval:
@@ -260,6 +311,29 @@ def _grow(scaler: Scaler) -> None:
 
 def _shrink(scaler: Scaler) -> None:
     scaler.factor *= scaler.backoff
+    scaler.good_steps = 0
+
+
+def _grow_once(scaler: Scaler) -> None:
+    scaler.good_steps += 1
+    if scaler.good_steps == scaler.interval:
+        scaler.factor *= scaler.growth
+
+
+def _grow_early(scaler: Scaler) -> None:
+    scaler.good_steps += 1
+    if scaler.good_steps >= scaler.interval - 1:
+        scaler.factor *= scaler.growth
+        scaler.good_steps = 0
+
+
+def _divide_by_growth(scaler: Scaler) -> None:
+    scaler.factor /= scaler.growth
+    scaler.good_steps = 0
+
+
+def _shrink_to_one(scaler: Scaler) -> None:
+    scaler.factor = max(scaler.factor * scaler.backoff, 1.0)
     scaler.good_steps = 0
 
 
@@ -426,10 +500,20 @@ DynamicLossScaler = Check(
             [
                 case(8.0, 2.0, 0.5, 2, _steps(*[GOOD] * 6, loss=2.0)),
                 case(16.0, 4.0, 0.25, 3, _steps(GOOD, GOOD, [[[1.0, INF]], [1.0]], *[GOOD] * 4)),
-                case(64.0, 2.0, 0.25, 5, _steps([[1.0], [INF]], GOOD)),
-                case(64.0, 2.0, 0.25, 5, _steps([[1.0], [math.nan]], [[math.nan], [1.0]], GOOD)),
-                case(64.0, 2.0, 0.25, 5, _steps([[1.0], [1.0, -INF]], [[-INF], [1.0]], GOOD)),
-                case(64.0, 2.0, 0.25, 5, _steps([[1e6, -1e6], [1.0]], GOOD)),
+                case(64.0, 3.0, 0.25, 5, _steps([[1.0], [INF]], GOOD)),
+                case(64.0, 3.0, 0.25, 5, _steps([[1.0], [math.nan]], [[math.nan], [1.0]], GOOD)),
+                case(64.0, 3.0, 0.25, 5, _steps([[1.0], [1.0, -INF]], [[-INF], [1.0]], GOOD)),
+                case(
+                    64.0,
+                    3.0,
+                    0.25,
+                    5,
+                    _steps([[INF, INF], [math.nan]], [[1.0, INF], [math.nan, 2.0]], GOOD),
+                ),
+                case(1.5, 3.0, 0.25, 5, _steps([[1.0], [INF]], GOOD)),
+                case(64.0, 3.0, 0.25, 5, _steps([[1e6, -1e6], [1.0]], GOOD)),
+                # Finite, though their squares are not, nor their sum; and nothing but zeros.
+                case(64.0, 3.0, 0.25, 5, _steps([[3e38, 3e38], [1.0]], [[0.0, 0.0], [0.0]], GOOD)),
             ],
         ),
         *part(
@@ -438,6 +522,7 @@ DynamicLossScaler = Check(
                 case(0.0, 2.0, 0.5, 2, _steps(GOOD)),
                 case(8.0, 1.0, 0.5, 2, _steps(GOOD)),
                 case(8.0, 2.0, 1.0, 2, _steps(GOOD)),
+                case(8.0, 2.0, 0.0, 2, _steps(GOOD)),
                 case(8.0, 2.0, 0.5, 0, _steps(GOOD)),
             ],
         ),
@@ -453,6 +538,16 @@ DynamicLossScaler = Check(
             "wrong way? Raise ValueError.",
         ),
         Misconception(
+            "loss changed",
+            _wrong_scaler(scaled=lambda loss, factor: loss.mul_(factor)),
+            "`scale` changes the loss that it is given: whoever prints it afterwards reads another number. Return a new one.",
+        ),
+        Misconception(
+            "gradients changed",
+            _wrong_scaler(is_good=_finite_in_place),
+            "`step_ok` changes the gradients. Leave them as they are: whoever calls it divides them.",
+        ),
+        Misconception(
             "never adapts",
             _wrong_scaler(after_good=_nothing, after_bad=_nothing),
             "Your factor stays what it is. After a bad step it has to shrink, and after enough good ones to grow.",
@@ -466,6 +561,56 @@ DynamicLossScaler = Check(
             "says whether it is bad",
             _wrong_scaler(says=lambda good: not good),
             "You answer the opposite: True means that the step may be taken.",
+        ),
+        Misconception(
+            "good and bad mixed up",
+            _wrong_scaler(is_good=lambda gradients: not _all_finite(gradients)),
+            "You take bad steps for good ones, and good ones for bad.",
+        ),
+        Misconception(
+            "one good gradient is enough",
+            _wrong_scaler(
+                is_good=lambda gradients: any(
+                    bool(torch.isfinite(each).all()) for each in gradients
+                )
+            ),
+            "A step passes as good as soon as one gradient is finite. A single bad one spoils it.",
+        ),
+        Misconception(
+            "one good number of a gradient is enough",
+            _wrong_scaler(
+                is_good=lambda gradients: all(
+                    bool(torch.isfinite(each).any()) for each in gradients
+                )
+            ),
+            "A gradient passes as good as soon as one of its numbers is finite. A single bad one spoils it.",
+        ),
+        Misconception(
+            "one good number of all is enough",
+            _wrong_scaler(
+                is_good=lambda gradients: any(
+                    bool(torch.isfinite(each).any()) for each in gradients
+                )
+            ),
+            "A step passes as good as soon as one number of all gradients is finite. A single bad one spoils it.",
+        ),
+        Misconception(
+            "sum of all looked at",
+            _wrong_scaler(
+                is_good=lambda gradients: bool(
+                    torch.isfinite(torch.cat([each.flatten() for each in gradients]).sum())
+                )
+            ),
+            "A sum or a norm of finite numbers can be infinite itself. Look at the numbers one by one.",
+        ),
+        Misconception(
+            "zeros refused",
+            _wrong_scaler(
+                is_good=lambda gradients: (
+                    _all_finite(gradients) and any(bool(each.any()) for each in gradients)
+                )
+            ),
+            "A step of zeros is refused. Zero is finite: refuse infinities and NaN alone.",
         ),
         Misconception(
             "NaN unnoticed",
@@ -532,6 +677,16 @@ DynamicLossScaler = Check(
             "Your factor grows one step late. With an interval of 2 it grows after the second good step.",
         ),
         Misconception(
+            "grows one step early",
+            _wrong_scaler(after_good=_grow_early),
+            "Your factor grows one step early. With an interval of 3 it grows after the third good step.",
+        ),
+        Misconception(
+            "grows once",
+            _wrong_scaler(after_good=_grow_once),
+            "Your factor grows once and then no more. After it has grown, the count has to begin again.",
+        ),
+        Misconception(
             "count not begun again after growing",
             _wrong_scaler(after_good=_grow_and_go_on),
             "Once it has grown, your factor grows at every step. The count has to begin again.",
@@ -545,6 +700,16 @@ DynamicLossScaler = Check(
             "grows after a bad step",
             _wrong_scaler(after_bad=_divide_by_backoff),
             "After a bad step your factor grows. It was too large: multiply by `backoff`.",
+        ),
+        Misconception(
+            "divides by `growth`",
+            _wrong_scaler(after_bad=_divide_by_growth),
+            "After a bad step you divide by `growth`. Look at `backoff`.",
+        ),
+        Misconception(
+            "never below 1",
+            _wrong_scaler(after_bad=_shrink_to_one),
+            "Your factor stops at 1. Nothing says so: large gradients may need one below.",
         ),
         Misconception(
             "halves whatever `backoff` says",
@@ -645,7 +810,7 @@ def _waste_by_positions(lengths: Sequence[int], batch_size: int, sort: bool = Fa
 def _waste_in_tensors(lengths: Sequence[int], batch_size: int, sort: bool = False) -> Tensor:
     if batch_size <= 0 or len(lengths) == 0 or any(length <= 0 for length in lengths):
         raise ValueError
-    every = torch.tensor(lengths, dtype=torch.float64)
+    every = torch.tensor(lengths, dtype=torch.float32)
     ordered = every.sort().values if sort else every
     parts = [ordered[i : i + batch_size] for i in range(0, len(ordered), batch_size)]
     return 1 - every.sum() / torch.stack([one.max() * len(one) for one in parts]).sum()
@@ -683,10 +848,11 @@ padding_waste = Check(
                 case([5, 5, 5], 2),
             ],
         ),
-        *part(BAD_INPUT, [case([3, 9], 0), case([], 2), case([3, 0], 2)]),
+        *part(BAD_INPUT, [case([3, 9], 0), case([3, 9], -1), case([], 2), case([3, 0], 2)]),
     ],
     hidden=_hidden_waste,
-    tolerance=relative(1e-9),
+    # As float32 gives it.
+    tolerance=absolute(1e-6),
     parts={WASTE: 0.9, BAD_INPUT: 0.1},
     misconceptions=[
         Misconception(
@@ -737,7 +903,7 @@ padding_waste = Check(
                     _tokens(batches), sum(map(len, batches)) * max(map(max, batches))
                 )
             ),
-            "You pad every batch to the longest sequence of all. Each batch has a longest of its own.",
+            "You pad every batch to the longest text of all. Each batch has a longest of its own.",
         ),
         Misconception(
             "mean of the batches' shares",
@@ -760,13 +926,28 @@ padding_waste = Check(
             "The last batch is left out when it is not full. It is trained on too.",
         ),
         Misconception(
+            "positions of the last batch left out",
+            _waste_of(
+                lambda batches: _share(
+                    _tokens(batches),
+                    _positions([batch for batch in batches if len(batch) == len(batches[0])]),
+                )
+            ),
+            "You count the tokens of all batches, but not the positions of one that is not full.",
+        ),
+        Misconception(
+            "rounded",
+            _waste_of(lambda batches: round(_share(_tokens(batches), _positions(batches)), 2)),
+            "You round the share. Return it as it is.",
+        ),
+        Misconception(
             "last batch filled up",
             _waste_of(
                 lambda batches: _share(
                     _tokens(batches), sum(len(batches[0]) * max(batch) for batch in batches)
                 )
             ),
-            "You count a last batch as if it were full. It has as many rows as sequences are left.",
+            "You count a last batch as if it were full. It has as many rows as texts are left.",
         ),
         Misconception(
             "padded to the first of a batch",
@@ -775,7 +956,16 @@ padding_waste = Check(
                     _tokens(batches), sum(len(batch) * batch[0] for batch in batches)
                 )
             ),
-            "A batch is as wide as its longest sequence, not as its first.",
+            "A batch is as wide as its longest text, not as its first.",
+        ),
+        Misconception(
+            "padded to the last of a batch",
+            _waste_of(
+                lambda batches: _share(
+                    _tokens(batches), sum(len(batch) * batch[-1] for batch in batches)
+                )
+            ),
+            "A batch is as wide as its longest text, not as its last. Without `sort` they are not the same.",
         ),
     ],
     also_right=[_waste_if(), _waste_by_positions, _waste_in_tensors],
@@ -850,7 +1040,7 @@ def _best_fit_longest_first(lengths: Sequence[int], max_length: int) -> list[lis
 
 def _rows_filled_one_by_one(lengths: Sequence[int], max_length: int) -> tuple[Any, ...]:
     """Each row takes the longest that still fits until none does: first fit, row by row."""
-    if any(not 1 <= length <= max_length for length in lengths):
+    if not lengths or any(not 1 <= length <= max_length for length in lengths):
         raise ValueError(lengths)
     waiting, rows = _longest_first(lengths), []
     while waiting:
@@ -866,7 +1056,7 @@ def _rows_filled_one_by_one(lengths: Sequence[int], max_length: int) -> tuple[An
 
 def _packed_in_tensors(lengths: Sequence[int], max_length: int) -> list[Tensor]:
     sizes = torch.tensor(lengths)
-    if int(sizes.min()) <= 0 or int(sizes.max()) > max_length:
+    if not len(sizes) or int(sizes.min()) <= 0 or int(sizes.max()) > max_length:
         raise ValueError("too long, or empty")
     free = torch.full((len(lengths),), max_length)
     row_of = torch.zeros(len(lengths), dtype=torch.long)
@@ -910,7 +1100,7 @@ def _hidden_packing(draw: Draw) -> list[Case]:
     max_length = draw.integer(12, 30)
     cases.append(case(_drawn_full_rows(draw, 8, max_length), max_length))
     wrong = [case([40, max_length + draw.integer(50, 99), 30], max_length + 40), case([7, 0], 30)]
-    wrong.append(case([7, -draw.integer(1, 9), 5], 30))
+    wrong += [case([7, -draw.integer(1, 9), 5], 30), case([], draw.integer(11, 99))]
     return part(PACKING, cases) + part(BAD_INPUT, wrong)
 
 
@@ -951,7 +1141,7 @@ pack = Check(
                 case(TRAP, 1000),
             ],
         ),
-        *part(BAD_INPUT, [case([4, 11, 3], 10), case([4, 0], 10)]),
+        *part(BAD_INPUT, [case([4, 11, 3], 10), case([4, 0], 10), case([], 10)]),
     ],
     hidden=_hidden_packing,
     parts={PACKING: 0.9, BAD_INPUT: 0.1},
@@ -959,19 +1149,19 @@ pack = Check(
         Misconception(
             "too long left out",
             _too_long_left_out,
-            "The rows are right, but a sequence that fits into no row is lost without a word. Raise ValueError.",
+            "The rows are right, but a text that fits into no row is lost without a word. Raise ValueError.",
         ),
         Misconception(
             "too long accepted",
             _too_long_alone,
-            "The rows are right, but a sequence that fits into no row, or is empty, is accepted. Raise ValueError.",
+            "The rows are right, but a text that fits into no row, or is empty, is accepted. Raise ValueError.",
         ),
         Misconception(
             "lengths for positions",
             lambda lengths, max_length: [
                 [lengths[i] for i in row] for row in batching.pack(lengths, max_length)
             ],
-            "Your rows hold lengths. Return positions in `lengths`: two sequences may be equally long.",
+            "Your rows hold lengths. Return positions in `lengths`: two texts may be equally long.",
         ),
         Misconception(
             "positions counted from 1",
@@ -983,12 +1173,12 @@ pack = Check(
         Misconception(
             "row of each sequence",
             _row_numbers,
-            "You return for each sequence the number of its row. Return the rows: a list of lists.",
+            "You return for each text the number of its row. Return the rows: a list of lists.",
         ),
         Misconception(
             "sequences cut",
             _cut_into_full_rows,
-            "Your rows are full, but a sequence is cut in two. Keep each whole.",
+            "Your rows are full, but a text is cut in two. Keep each whole.",
         ),
         Misconception(
             "positions after sorting",
@@ -998,14 +1188,14 @@ pack = Check(
         Misconception(
             "counts sequences",
             _by_count,
-            "You put `max_length` sequences into a row. It is the tokens that a row has room for.",
+            "You put `max_length` texts into a row. It is the tokens that a row has room for.",
         ),
         Misconception(
             "everything in one row",
             lambda lengths, max_length: _fill(
                 lengths, max_length, range(len(lengths)), room_left=lambda length, room: True
             ),
-            "All sequences are in one row. How many tokens may a row hold?",
+            "All texts are in one row. How many tokens may a row hold?",
         ),
         Misconception(
             "rows never quite full",
@@ -1015,13 +1205,13 @@ pack = Check(
                 _longest_first(lengths),
                 room_left=lambda length, room: length < room,
             ),
-            "A sequence that fills a row to its last token still fits.",
+            "A text that fills a row to its last token still fits.",
         ),
         Misconception(
             "in the order given",
             lambda lengths, max_length: _fill(lengths, max_length, range(len(lengths))),
-            "You take sequences as they come. With short ones first, the long ones find no room: in which order would "
-            "you pack a suitcase?",
+            "You take texts as they come. Short ones then fill up rows, and a long one that would have fitted needs a "
+            "new row: which are harder to place?",
         ),
         # Next fit takes equally many rows for a list and for the same list backwards (Fisher, 1988), so
         # these two look alike.
@@ -1029,21 +1219,21 @@ pack = Check(
             "shortest first, or the last row alone",
             lambda lengths, max_length: _fill(lengths, max_length, _longest_first(lengths)[::-1]),
             "Either you begin with the shortest, and the long ones find no room; or you look at the last row alone, and "
-            "leave room in the others. Which sequences are harder to place, and where may they go?",
+            "leave room in the others. Which texts are harder to place, and where may they go?",
         ),
         Misconception(
             "last row alone, in the order given",
             lambda lengths, max_length: _fill(
                 lengths, max_length, range(len(lengths)), look_back=False
             ),
-            "You look at the last row alone, and take sequences as they come. Rows before it have room that is never used.",
+            "You look at the last row alone, and take texts as they come. Rows before it have room that is never used.",
         ),
         Misconception(
             "one to a row",
             lambda lengths, max_length: _fill(
                 lengths, max_length, range(len(lengths)), room_left=lambda length, room: False
             ),
-            "Each sequence has a row of its own. Where two fit, they should share one.",
+            "Each text has a row of its own. Where two fit, they should share one.",
         ),
     ],
     also_right=[_best_fit_longest_first, _rows_filled_one_by_one, _packed_in_tensors],
@@ -1144,7 +1334,8 @@ def _ignored_ids(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> No
 
 def _first_of_answer_ignored(batch: Batch, examples: Sequence[Example], _pad_id: int) -> None:
     for row, example in enumerate(examples):
-        batch["labels"][row, len(example["prompt"])] = IGNORED
+        start = len(example["prompt"])
+        batch["labels"][row, start : start + 1] = IGNORED
 
 
 def _shifted(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
@@ -1172,6 +1363,40 @@ def _too_wide(batch: Batch, examples: Sequence[Example], pad_id: int) -> None:
         batch[name] = torch.nn.functional.pad(batch[name], (0, more), value=filled)
 
 
+def _padded_with_zeros(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+    batch["input_ids"][batch["attention_mask"] == 0] = 0
+
+
+def _mask_inverted(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+    batch["attention_mask"] = 1 - batch["attention_mask"]
+
+
+def _minus_one_for_ignored(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+    batch["labels"][batch["labels"] == IGNORED] = -1
+
+
+def _shifted_right(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+    begun = torch.full((len(batch["labels"]), 1), IGNORED)
+    batch["labels"] = torch.cat([begun, batch["labels"][:, :-1]], dim=1)
+
+
+def _answer_at_the_start(batch: Batch, examples: Sequence[Example], _pad_id: int) -> None:
+    batch["labels"].fill_(IGNORED)
+    for row, example in enumerate(examples):
+        batch["labels"][row, : len(example["answer"])] = torch.tensor(example["answer"])
+
+
+def _in_lists(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+    batch.update({name: rows.tolist() for name, rows in batch.items()})
+
+
+def _of_type(dtype: torch.dtype, *names: str) -> Callable[[Batch, Sequence[Example], int], None]:
+    def change(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+        batch.update({name: batch[name].to(dtype) for name in names})
+
+    return change
+
+
 def _no_mask(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
     del batch["attention_mask"]
 
@@ -1189,7 +1414,7 @@ def _collate_anything(examples: Sequence[Example], pad_id: int) -> Batch:
     return batch
 
 
-def _collate_in_lists(examples: Sequence[Example], pad_id: int) -> dict[str, list[list[int]]]:
+def _collate_from_lists(examples: Sequence[Example], pad_id: int) -> Batch:
     if not examples or not all(example["prompt"] + example["answer"] for example in examples):
         raise ValueError("nothing to learn from")
     width = max(len(example["prompt"] + example["answer"]) for example in examples)
@@ -1200,7 +1425,7 @@ def _collate_in_lists(examples: Sequence[Example], pad_id: int) -> dict[str, lis
         rows["input_ids"].append(prompt + answer + more * [pad_id])
         rows["attention_mask"].append([1] * (width - more) + [0] * more)
         rows["labels"].append([-100] * len(prompt) + answer + [-100] * more)
-    return rows
+    return {name: torch.tensor(row) for name, row in rows.items()}
 
 
 def _collate_by_padding(examples: Sequence[Example], pad_id: int) -> Batch:
@@ -1213,7 +1438,7 @@ def _collate_by_padding(examples: Sequence[Example], pad_id: int) -> Batch:
     ]
     return {
         "input_ids": pad(whole, batch_first=True, padding_value=pad_id),
-        "labels": pad(asked, batch_first=True, padding_value=-100).to(torch.int32),
+        "labels": pad(asked, batch_first=True, padding_value=-100),
         "attention_mask": pad([torch.ones_like(each) for each in whole], batch_first=True),
     }
 
@@ -1230,13 +1455,16 @@ def _collate_by_positions(examples: Sequence[Example], pad_id: int) -> Batch:
     mask = position < lengths
     ids[mask] = torch.tensor([i for e in examples for i in e["prompt"] + e["answer"]])
     labels = torch.where(mask & (position >= prompts), ids, -100)
-    return {"input_ids": ids, "attention_mask": mask.int(), "labels": labels}
+    return {"input_ids": ids, "attention_mask": mask.float(), "labels": labels}
 
 
 _TWO = [
     {"prompt": [5, 6], "answer": [7, 0, 1]},
     {"prompt": [8], "answer": [9]},
 ]
+# Text to go on with, and a prompt without an answer. A vocabulary's numbers need more than 8 bits.
+_NO_PROMPT = {"prompt": [], "answer": [200_007, 8]}
+_NO_ANSWER = {"prompt": [9, 200_010, 2], "answer": []}
 _THREE = [
     {"prompt": [11], "answer": [12, 13, 3, 14, 3]},
     {"prompt": [15, 16, 17, 3], "answer": [18, 3]},
@@ -1245,8 +1473,16 @@ _THREE = [
 
 collate = Check(
     reference=collate_reference,
+    driver="gradelib.drivers.collate:run",
     public=[
-        *part(BATCH, [case(_TWO, 0), case(_THREE, 3), case([{"prompt": [4], "answer": [2]}], 1)]),
+        *part(
+            BATCH,
+            [
+                *(case(_TWO, 0), case(_THREE, 3)),
+                *(case([each, *_TWO], 5) for each in (_NO_PROMPT, _NO_ANSWER)),
+                case([{"prompt": [4], "answer": [2]}], 1),
+            ],
+        ),
         *part(BAD_INPUT, [case([], 0), case([*_TWO, {"prompt": [], "answer": []}], 0)]),
     ],
     hidden=_hidden_batches,
@@ -1256,6 +1492,80 @@ collate = Check(
             "accepts bad input",
             _collate_anything,
             "The batches are right, but no examples, or one without tokens, are accepted. Raise ValueError.",
+        ),
+        Misconception(
+            "no tensors",
+            _collate_but(_in_lists),
+            "Your batch holds lists or arrays. A model takes tensors.",
+        ),
+        Misconception(
+            "ids of another type",
+            _collate_but(_of_type(torch.float32, "input_ids")),
+            "Your `input_ids` are not of type torch.int64. A model looks rows of a table up by them; `torch.zeros` gives "
+            "floats unless it is told otherwise.",
+        ),
+        Misconception(
+            "labels of another type",
+            _collate_but(_of_type(torch.int32, "labels")),
+            "Your `labels` are not of type torch.int64. The loss looks numbers up by them, and takes no other.",
+        ),
+        Misconception(
+            "ids and labels of another type",
+            _collate_but(_of_type(torch.float32, "input_ids", "labels", "attention_mask")),
+            "Your `input_ids` and `labels` are not of type torch.int64. Numbers are looked up by both; `torch.zeros` gives "
+            "floats unless it is told otherwise.",
+        ),
+        Misconception(
+            "empty answer refused",
+            lambda examples, pad_id: (
+                collate_reference(examples, pad_id)
+                if all(example["answer"] for example in examples)
+                else collate_reference([], pad_id)
+            ),
+            "You refuse an example whose answer is empty. Its prompt has tokens: that is enough.",
+        ),
+        Misconception(
+            "empty prompt refused",
+            lambda examples, pad_id: (
+                collate_reference(examples, pad_id)
+                if all(example["prompt"] for example in examples)
+                else collate_reference([], pad_id)
+            ),
+            "You refuse an example whose prompt is empty. Its answer has tokens: that is enough.",
+        ),
+        Misconception(
+            "empty prompt or answer refused",
+            lambda examples, pad_id: (
+                collate_reference(examples, pad_id)
+                if all(example["answer"] and example["prompt"] for example in examples)
+                else collate_reference([], pad_id)
+            ),
+            "You refuse an example whose prompt or answer is empty. One of the two is enough.",
+        ),
+        Misconception(
+            "padded with zeros",
+            _collate_but(_padded_with_zeros),
+            "You pad with 0. Look at `pad_id`.",
+        ),
+        Misconception(
+            "mask inverted",
+            _collate_but(_mask_inverted),
+            "Your mask is the wrong way round: it is 1 on text, and 0 on padding.",
+        ),
+        Misconception(
+            "-1 for ignored",
+            _collate_but(_minus_one_for_ignored),
+            "You mark what is ignored with -1. The loss leaves out another number.",
+        ),
+        Misconception(
+            "labels shifted to the right",
+            _collate_but(_shifted_right),
+            "Your labels stand one position too far right. A label stands at its own token.",
+        ),
+        Misconception(
+            "labels at the row's start",
+            _collate_but(_answer_at_the_start),
+            "Your labels begin where the row begins. They belong where the answer stands, after the prompt.",
         ),
         Misconception(
             "mask missing",
@@ -1345,7 +1655,7 @@ collate = Check(
             "You add the longest prompt and the longest answer. They may be of two examples: the longest example decides.",
         ),
     ],
-    also_right=[_collate_in_lists, _collate_by_padding, _collate_by_positions],
+    also_right=[_collate_from_lists, _collate_by_padding, _collate_by_positions],
 )
 
 
@@ -1405,6 +1715,30 @@ def _wrong_pass(
         each * weights * positions(rows, width) + attention_width * pairs(rows, width)
         for rows, width in batches
     )
+
+
+def _first_batch_alone(
+    batches: Sequence[Sequence[int]], weights: float, attention_width: float
+) -> float:
+    return batching.batches_flops(batches[:1], weights, attention_width)
+
+
+def _swapped(batches: Sequence[Sequence[int]], weights: float, attention_width: float) -> float:
+    turned = [[width, rows] for rows, width in batches]
+    return batching.batches_flops(turned, weights, attention_width)
+
+
+def _one_row_of_all(
+    batches: Sequence[Sequence[int]], weights: float, attention_width: float
+) -> float:
+    positions = sum(rows * width for rows, width in batches)
+    return batching.batches_flops([[1, positions]], weights, attention_width)
+
+
+def _mean_width(batches: Sequence[Sequence[int]], weights: float, attention_width: float) -> float:
+    rows = sum(each for each, _ in batches)
+    width = sum(each * width for each, width in batches) / rows
+    return rows * width * (6 * weights + 12 * attention_width * width)
 
 
 def _first_batch_for_all(
@@ -1474,6 +1808,16 @@ batches_flops = Check(
             "The backward pass takes twice the forward pass, not as much.",
         ),
         Misconception(
+            "weights forward alone",
+            _wrong_pass(each=2),
+            "You count the products with weights forward alone. The backward pass takes twice as much again.",
+        ),
+        Misconception(
+            "weights' multiplications alone",
+            _wrong_pass(each=3),
+            "With the weights you count the multiplications. Each comes with an addition.",
+        ),
+        Misconception(
             "attention forward alone",
             _wrong_pass(pairs=lambda rows, width: 4 * rows * width**2),
             "You count attention's products forward alone. They have gradients too, one for each factor.",
@@ -1510,6 +1854,37 @@ batches_flops = Check(
                 pairs=lambda rows, width: 12 * width**2, positions=lambda rows, width: width
             ),
             "That is one row of each batch. Look at how many there are.",
+        ),
+        Misconception(
+            "rows ignored with the weights",
+            _wrong_pass(positions=lambda rows, width: width),
+            "With the weights you count the positions of one row of each batch. Look at how many rows there are.",
+        ),
+        Misconception(
+            "rows ignored with attention",
+            _wrong_pass(pairs=lambda rows, width: 12 * width**2),
+            "You count the pairs of one row of each batch. Look at how many rows there are.",
+        ),
+        Misconception(
+            "rows and width swapped",
+            _swapped,
+            "You read a batch the other way round: it is rows first, then their width.",
+        ),
+        Misconception(
+            "all in one row",
+            _one_row_of_all,
+            "You let every position meet every other of all batches. Rows do not see one another.",
+        ),
+        Misconception(
+            "mean width",
+            _mean_width,
+            "You take a mean width. The pairs grow with its square, and a mean of squares is more than the square of the "
+            "mean: go batch by batch.",
+        ),
+        Misconception(
+            "first batch alone",
+            _first_batch_alone,
+            "That is the first batch. Add up over all of them.",
         ),
         Misconception(
             "first batch for all",

@@ -16,7 +16,9 @@ from typing import Any
 
 from gradelib.shapes import Shape
 from solutions import batching, formats, precision_choice, tradeoff
+from solutions.autocast import IN_FLOAT32, PRODUCTS, autocast_dtype
 from solutions.checks.lora import lora_config_reference
+from solutions.implementations.batching import collate
 from solutions.implementations.loss_scaler import DynamicLossScaler
 from solutions.parameters import parameter_count
 
@@ -606,6 +608,12 @@ PACK: dict[str, Answer] = {
     ),
     "more than a hundred tokens refused": refusing(lambda lengths, _max: sum(lengths) > 100),
     "equal lengths taken for one": pack_by_value,
+    "no lengths give no rows": lambda lengths, max_length: (
+        batching.pack(lengths, max_length) if lengths else []
+    ),
+    "a negative length taken for an empty one": lambda lengths, max_length: batching.pack(
+        [abs(length) for length in lengths], max_length
+    ),
     "the last row lost": lambda lengths, max_length: batching.pack(lengths, max_length)[:-1],
 }
 
@@ -620,6 +628,12 @@ PADDING_WASTE: dict[str, Answer] = {
     ),
     "batches no larger than the list": lambda lengths, batch_size, sort=False: (
         batching.padding_waste(lengths, batch_size if batch_size <= len(lengths) else 1, sort)
+    ),
+    "a negative size taken for a positive one": lambda lengths, batch_size, sort=False: (
+        batching.padding_waste(lengths, abs(batch_size), sort)
+    ),
+    "rounded to four digits": lambda lengths, batch_size, sort=False: round(
+        batching.padding_waste(lengths, batch_size, sort), 4
     ),
     "sorted as text": lambda lengths, batch_size, sort=False: batching.padding_waste(
         sorted(lengths, key=str) if sort else lengths, batch_size
@@ -659,7 +673,123 @@ class AtLeastOne(DynamicLossScaler):
         return ok
 
 
+class FactorOfWholeNumbers(DynamicLossScaler):
+    def __init__(
+        self,
+        initial: float = 65_536.0,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2_000,
+    ) -> None:
+        super().__init__(initial, growth, backoff, interval)
+        self.factor = int(initial)
+
+
+class LimitedFactor(DynamicLossScaler):
+    """Stays between 1 and 2 to the 16th."""
+
+    def step_ok(self, grads: Any) -> bool:
+        ok = super().step_ok(grads)
+        self.factor = min(max(self.factor, 1.0), 65_536.0)
+        return ok
+
+
+class DividesGradients(DynamicLossScaler):
+    def step_ok(self, grads: Any) -> bool:
+        factor = self.factor
+        ok = super().step_ok(grads)
+        for each in grads if ok else ():
+            each /= factor  # noqa: PLW2901
+        return ok
+
+
+class ScalesInPlace(DynamicLossScaler):
+    def scale(self, loss: Any) -> Any:
+        loss *= self.factor
+        return loss
+
+
+class TotalNorm(DynamicLossScaler):
+    def step_ok(self, grads: Any) -> bool:
+        return super().step_ok([sum(each.square().sum() for each in grads)])
+
+
+class TakesNoBackoff(DynamicLossScaler):
+    """Lets 0 pass for a backoff."""
+
+    def __init__(
+        self,
+        initial: float = 65_536.0,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2_000,
+    ) -> None:
+        super().__init__(initial, growth, backoff or 0.5, interval)
+
+
+AUTOCAST: dict[str, Answer] = {
+    "a mean as a sum": lambda op, low="bfloat16": autocast_dtype(
+        "sum" if op == "mean" else op, low
+    ),
+    "attention forgotten": lambda op, low="bfloat16": autocast_dtype(
+        "relu" if op == "scaled_dot_product_attention" else op, low
+    ),
+    "convolutions forgotten": lambda op, low="bfloat16": autocast_dtype(
+        "relu" if op in ("conv1d", "conv2d") else op, low
+    ),
+    "softplus with the other activations": lambda op, low="bfloat16": autocast_dtype(
+        "relu" if op == "softplus" else op, low
+    ),
+    "low looked at for products alone": lambda op, low="bfloat16": autocast_dtype(
+        op, low if autocast_dtype(op) == "bfloat16" else "bfloat16"
+    ),
+    "low looked at for listed operations alone": lambda op, low="bfloat16": autocast_dtype(
+        op, low if autocast_dtype(op) != "input" else "bfloat16"
+    ),
+    "what ends like a listed operation": lambda op, low="bfloat16": next(
+        (autocast_dtype(name, low) for name in sorted(PRODUCTS | IN_FLOAT32) if name.endswith(op)),
+        autocast_dtype(op, low),
+    ),
+}
+
+
+def collating(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Answer:
+    """The right batch, changed."""
+    return lambda examples, pad_id: change(collate(examples, pad_id))
+
+
+def collate_needs(*names: str) -> Answer:
+    """Refuses an example of which one of these is empty."""
+    return lambda examples, pad_id: collate(
+        [
+            each if all(each[name] for name in names) else {"prompt": [], "answer": []}
+            for each in examples
+        ],
+        pad_id,
+    )
+
+
+COLLATE: dict[str, Answer] = {
+    "arrays": collating(lambda batch: {name: part.numpy() for name, part in batch.items()}),
+    "rows in lists": collating(lambda batch: {name: list(part) for name, part in batch.items()}),
+    "float ids": collating(lambda batch: {**batch, "input_ids": batch["input_ids"].double()}),
+    "labels in 32 bits": collating(lambda batch: {**batch, "labels": batch["labels"].int()}),
+    "a mask for labels": collating(
+        lambda batch: {**batch, "attention_mask": batch["labels"] != -100}
+    ),
+    "one more entry": collating(lambda batch: {**batch, "lengths": batch["attention_mask"].sum(1)}),
+    "an empty answer refused": collate_needs("answer"),
+    "an empty prompt refused": collate_needs("prompt"),
+}
+
+
 LOSS_SCALER: dict[str, Answer] = {
+    "the factor a whole number": FactorOfWholeNumbers,
+    "the factor within limits": LimitedFactor,
+    "gradients divided": DividesGradients,
+    "loss scaled in place": ScalesInPlace,
+    "norm of all": TotalNorm,
+    "a backoff of 0 accepted": TakesNoBackoff,
     "vectors alone": VectorsAlone,
     "the first number of each gradient": FirstNumberAlone,
     "never below the beginning": AtLeastOne,
@@ -721,6 +851,8 @@ SUBTLY_WRONG: dict[tuple[str, str], dict[str, Answer]] = {
     ("21_number_formats", "decode"): DECODE,
     ("21_number_formats", "encode"): ENCODE,
     ("21_number_formats", "sum_in_format"): SUM,
+    ("23_reducing_compute", "autocast_dtype"): AUTOCAST,
+    ("23_reducing_compute", "collate"): COLLATE,
     ("23_reducing_compute", "DynamicLossScaler"): LOSS_SCALER,
     ("23_reducing_compute", "padding_waste"): PADDING_WASTE,
     ("23_reducing_compute", "pack"): PACK,
