@@ -76,6 +76,8 @@ MISSING_NAME = "reads a name that is not there"
 MISSING_PACKAGE = "imports a package that is not there"
 # By how much the tolerance is narrowed to tell apart two known wrong answers that lie close together.
 NARROW = 10
+# A tolerance from here on is told to the learner: it is there for more than rounding.
+TOLD = 1e-3
 _STATUS = {
     Kind.RAISED: Status.RAISED,
     Kind.BAD_VALUE: Status.BAD_VALUE,
@@ -214,11 +216,15 @@ def _explained(failing: _Tried, check: PreparedCheck) -> tuple[Status, Reason]:
             return Status.WRONG, reason("flawed", value_text(outcome.value), ", and ".join(flaws))
     found = difference(outcome.value, one.expected.value, check.tolerance)
     assert found is not None
-    return _differing(found, outcome, one, reason)
+    return _differing(found, outcome, one, check.tolerance, reason)
 
 
 def _differing(
-    found: Difference, outcome: Outcome, one: PreparedCase, reason: Callable[..., Reason]
+    found: Difference,
+    outcome: Outcome,
+    one: PreparedCase,
+    tolerance: Tolerance,
+    reason: Callable[..., Reason],
 ) -> tuple[Status, Reason]:
     where = "".join(f"[{key!r}]" for key in found.path)
     if found.how is Differs.TYPE:
@@ -230,6 +236,8 @@ def _differing(
         got, expected = value_text(found.got), value_text(found.expected)
         return Status.WRONG, reason(str(found.how), got, expected, where)
     got, expected = value_text(outcome.value), value_text(one.expected.value)
+    if tolerance.rel >= TOLD:
+        expected = f"{expected}, within {100 * tolerance.rel:g} %"
     return Status.WRONG, reason("value", got, expected)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradelib.checks import Case, Check, Misconception, case, part
 from gradelib.compare import relative
@@ -15,9 +15,10 @@ from gradelib.draw import Draw
 from gradelib.shapes import Shape
 from solutions import memory, parameters
 from solutions.dtypes import BITS, bits
-from solutions.optimizers import OPTIMIZERS
+from solutions.optimizers import OPTIMIZERS, quantized_moments_bytes
 from solutions.quantization import bits_per_weight
 from solutions.shapes import GEMMA3, TOY, model_names, model_shape
+from solutions.validation import require_known, require_whole
 
 GEMMA = "Gemma 3"
 OTHERS = "other models"
@@ -149,12 +150,24 @@ def _count_as_float(shape: Shape) -> float:
     return float(sum(parameters.parameters_by_part(shape).values()))
 
 
+# Small, with nothing as wide as anything else.
+_BIASED = replace(TOY, hidden=5, intermediate=8, heads=4)
+
+
 parameter_count = Check(
     reference=parameters.parameter_count,
     public=[
         *part(GEMMA, [case(TOY), *(case(model_shape(name)) for name in SHOWN[:2])]),
         *part(OTHERS, [case(model_shape(name)) for name in SHOWN[2:]]),
-        *part(OTHERS, [case(replace(TOY, tied=False, attention_bias="qkv"))]),
+        *part(
+            OTHERS,
+            [
+                case(replace(TOY, tied=False, hidden=5, attention_bias="qkv")),
+                case(replace(_BIASED, attention_bias="qkvo")),
+                case(replace(_BIASED, mlp_bias=True, layers=2)),
+                case(replace(_BIASED, norm_bias=True, qk_norm=True, norms_per_layer=3)),
+            ],
+        ),
     ],
     hidden=_hidden_counts,
     parts={GEMMA: 0.6, OTHERS: 0.4},
@@ -173,6 +186,38 @@ parameter_count = Check(
             "head_dim taken as hidden / heads",
             _of(lambda shape: {"head_dim": max(1, shape.hidden // shape.heads)}),
             "The width of a head is `shape.head_dim`. In Gemma 3 it is not `hidden / heads`.",
+        ),
+        Misconception(
+            "hidden / heads in the projections alone",
+            _plus(
+                lambda shape: (
+                    2
+                    * shape.layers
+                    * shape.hidden
+                    * (shape.heads + shape.kv_heads)
+                    * (max(1, shape.hidden // shape.heads) - shape.head_dim)
+                )
+            ),
+            "The projections are as wide as their heads together, and a head is `shape.head_dim` wide. In Gemma 3 that is not `hidden / heads`.",
+        ),
+        Misconception(
+            "queries as wide as the hidden state",
+            _plus(
+                lambda shape: (
+                    2 * shape.layers * shape.hidden * (shape.hidden - shape.heads * shape.head_dim)
+                )
+            ),
+            "The queries, and the input of the output projection, are `heads` · `head_dim` wide. In Gemma 3 that is not `hidden`.",
+        ),
+        Misconception(
+            "values forgotten",
+            _plus(lambda shape: -shape.layers * shape.hidden * shape.kv_heads * shape.head_dim),
+            "Keys have a matrix, and so have the values, of the same size.",
+        ),
+        Misconception(
+            "one layer",
+            _of(lambda shape: {"layers": 1, "sliding_window": None, "sliding_pattern": None}),
+            "You count one layer. The model has `shape.layers`.",
         ),
         Misconception(
             "as many key heads as query heads",
@@ -223,6 +268,11 @@ parameter_count = Check(
             "Not every layer has two norms: Gemma 3 normalises before and after. Look at `shape.norms_per_layer`.",
         ),
         Misconception(
+            "four norms in every layer",
+            _of(lambda shape: {"norms_per_layer": 4}),
+            "Four norms are Gemma 3's. Other models have fewer: look at `shape.norms_per_layer`.",
+        ),
+        Misconception(
             "query and key norms forgotten",
             _of(lambda shape: {"qk_norm": False}),
             "With `qk_norm`, each layer normalises queries and keys, each with `head_dim` weights.",
@@ -243,6 +293,69 @@ parameter_count = Check(
             "biases forgotten",
             _of(lambda shape: {"attention_bias": "", "mlp_bias": False, "norm_bias": False}),
             "Some models have biases. Look at `attention_bias`, `mlp_bias` and `norm_bias`.",
+        ),
+        Misconception(
+            "biases as long as the inputs",
+            _plus(
+                lambda shape: (
+                    shape.layers
+                    * (
+                        (shape.attention_bias != "")
+                        * (3 * shape.hidden - (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
+                        + (shape.attention_bias == "qkvo")
+                        * (shape.heads * shape.head_dim - shape.hidden)
+                    )
+                )
+            ),
+            "A bias is added to what a matrix gives: it has one element for each output, not for each input.",
+        ),
+        Misconception(
+            "biases of q, k and v as wide as hidden",
+            _plus(
+                lambda shape: (
+                    shape.layers
+                    * (shape.attention_bias != "")
+                    * (3 * shape.hidden - (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
+                )
+            ),
+            "The biases of q, k and v are as wide as what these projections give: their heads together, not `hidden`.",
+        ),
+        Misconception(
+            "output projection's bias as wide as its input",
+            _plus(
+                lambda shape: (
+                    shape.layers
+                    * (shape.attention_bias == "qkvo")
+                    * (shape.heads * shape.head_dim - shape.hidden)
+                )
+            ),
+            "The output projection leads back to the hidden width: its bias has `hidden` elements.",
+        ),
+        Misconception(
+            "output projection always with a bias",
+            _of(lambda shape: {"attention_bias": shape.attention_bias and "qkvo"}),
+            '`"qkv"` gives a bias to three projections. The output projection has one if the text also holds an `o`.',
+        ),
+        Misconception(
+            "output projection never with a bias",
+            _of(lambda shape: {"attention_bias": shape.attention_bias and "qkv"}),
+            'With `"qkvo"` the output projection has a bias too.',
+        ),
+        Misconception(
+            "gate's bias forgotten",
+            _plus(
+                lambda shape: -shape.layers * shape.intermediate * (shape.gated and shape.mlp_bias)
+            ),
+            "With `mlp_bias` every matrix of the MLP has a bias, the gate too.",
+        ),
+        Misconception(
+            "biases of the query and key norms",
+            _plus(
+                lambda shape: (
+                    shape.layers * 2 * shape.head_dim * (shape.qk_norm and shape.norm_bias)
+                )
+            ),
+            "`norm_bias` is for the norms of width `hidden`. Those of queries and keys never have a bias.",
         ),
         Misconception(
             "norm biases forgotten",
@@ -298,6 +411,27 @@ def _times(function: Callable[..., float], factor: float) -> Callable[..., float
     return lambda *args, **named: function(*args, **named) * factor
 
 
+def _weights_in_full_blocks(params: int, dtype: str) -> float:
+    """The last block is dropped where it is not full."""
+    if "nf4" not in dtype:
+        return memory.weight_bytes(params, dtype)
+    _refuses_negative(params)
+    blocks = params // 64
+    return params / 2 + (blocks + blocks // 256 * 4 if dtype == "nf4-dq" else 4 * blocks)
+
+
+def _weights_without_4_bits(params: int, dtype: str) -> float:
+    if "nf4" in dtype:
+        raise KeyError(dtype)
+    return memory.weight_bytes(params, dtype)
+
+
+def _weights_of_some(params: int, dtype: str) -> float:
+    if params == 0:
+        raise ValueError("no parameters")
+    return memory.weight_bytes(params, dtype)
+
+
 def _weights_in_blocks(params: int, dtype: str) -> int:
     """Whole blocks, as bitsandbytes stores them."""
     _refuses_negative(params)
@@ -328,7 +462,12 @@ def _hidden_weights(draw: Draw) -> list[Case]:
         return draw.log_integer(2 * 10**7, 10**11)
 
     plain = [case(count(), dtype) for dtype in draw.shuffled([n for n in BITS if "nf4" not in n])]
-    scaled = [case(count(), dtype) for dtype in ("nf4", "nf4-dq", "nf4", "nf4-dq")]
+    scaled = [case(count(), dtype) for dtype in ("nf4", "nf4-dq")]
+    # Small enough for a block to count, and so near to whole blocks that the last one may count
+    # whole or in part.
+    nearly = [16_384 * blocks - 2 for blocks in draw.some([2, 3, 4, 6, 7, 8, 9, 10], 2)]
+    scaled += [case(params, dtype) for params in nearly for dtype in ("nf4", "nf4-dq")]
+    scaled += [case(0, "nf4-dq")]
     bad = [case(-count(), draw.one(["float32", "int8"])), case(count(), "float64x")]
     return (
         part(NO_SCALES, [*plain, case(0, "bfloat16")])
@@ -349,7 +488,17 @@ weight_bytes = Check(
                 case(GEMMA_4B, "int8"),
             ],
         ),
-        *part(WITH_SCALES, [case(32_768, "nf4"), case(32_768, "nf4-dq")]),
+        *part(NO_SCALES, [case(0, "float16")]),
+        *part(
+            WITH_SCALES,
+            [
+                case(32_768, "nf4"),
+                case(32_768, "nf4-dq"),
+                # The last block lacks two weights.
+                case(5 * 16_384 - 2, "nf4"),
+                case(5 * 16_384 - 2, "nf4-dq"),
+            ],
+        ),
         *part(BAD_INPUT, [case(-1, "float32"), case(1000, "float12")]),
     ],
     hidden=_hidden_weights,
@@ -388,6 +537,21 @@ weight_bytes = Check(
             "TF32 taken as 19 bits",
             _stored(tfloat32=19),
             "TF32 is a way to multiply. In memory its numbers are stored as float32 stores them.",
+        ),
+        Misconception(
+            "KeyError for 4 bits",
+            _weights_without_4_bits,
+            "`BITS` lacks the 4-bit formats, since their scales depend on the number of weights. Work them out from the text.",
+        ),
+        Misconception(
+            "last block dropped",
+            _weights_in_full_blocks,
+            "`//` drops the last block where it is not full. Its weights need a scale as well.",
+        ),
+        Misconception(
+            "zero refused",
+            _weights_of_some,
+            "No parameters take no bytes. Only a negative count makes no sense.",
         ),
         Misconception(
             "block scales forgotten",
@@ -466,6 +630,18 @@ def _gradients_by_text(trainable_params: int, dtype: str) -> int:
     return trainable_params * (4 if dtype.endswith("32") else 2)
 
 
+def _gradients_of_two_bytes(known: Mapping[str, float] | None) -> Callable[[int, str], float]:
+    """Two bytes for what is not 32 bits wide, if it is `known`."""
+
+    def gradient_bytes(trainable_params: int, dtype: str) -> float:
+        _refuses_negative(trainable_params)
+        if known is not None and dtype not in known:
+            raise ValueError(dtype)
+        return trainable_params * (4 if dtype.endswith("32") else 2)
+
+    return gradient_bytes
+
+
 def _hidden_gradients(draw: Draw) -> list[Case]:
     cases = [case(draw.log_integer(10**4, 10**11), dtype) for dtype in draw.shuffled([*WIDE])]
     cases += [case(0, draw.one([*WIDE]))]
@@ -509,6 +685,16 @@ gradient_bytes = Check(
                 memory.gradient_bytes(trainable_params, dtype) if dtype in BITS else BITS[dtype]
             ),
             "A dictionary raises KeyError for a name that it lacks. Raise ValueError, and say which names there are.",
+        ),
+        Misconception(
+            "two bytes for narrow formats",
+            _gradients_of_two_bytes(BITS),
+            "You give a format of 8 or 4 bits gradients of 16 bits. Refuse such a format: nothing can be trained in it.",
+        ),
+        Misconception(
+            "two bytes for whatever is not 32 bits",
+            _gradients_of_two_bytes(None),
+            "You give every format that is not 32 bits wide two bytes, even one that does not exist. Refuse what is not 16 or 32 bits wide.",
         ),
         Misconception(
             "always float32",
@@ -571,15 +757,15 @@ def _state(
             "adafactor": adafactor,
         }
         _refuses_negative(trainable_params)
-        if optimizer not in rules:
-            raise ValueError(optimizer)
+        if optimizer not in rules or dtype not in WIDE:
+            raise ValueError(f"{optimizer}, {dtype}")
         return rules[optimizer](trainable_params, bits(dtype) / 8)
 
     return optimizer_bytes
 
 
 def _state_in_a_chain(trainable_params: int, optimizer: str, dtype: str) -> float:
-    if trainable_params < 0 or optimizer not in OPTIMIZERS or dtype not in BITS:
+    if trainable_params < 0 or optimizer not in OPTIMIZERS or dtype not in WIDE:
         raise ValueError("bad input")
     if "8bit" in optimizer:
         return 2 * (trainable_params + 4 * ceil(trainable_params / 256))
@@ -592,9 +778,23 @@ def _state_in_a_chain(trainable_params: int, optimizer: str, dtype: str) -> floa
 
 def _state_by_blocks(trainable_params: int, optimizer: str, dtype: str) -> float:
     """A block of 256 codes and its scale take 260 bytes, for each moment."""
-    if optimizer in _EIGHT_BIT_NAMES and dtype in BITS and trainable_params >= 0:
-        return 2 * trainable_params / 256 * 260
-    return memory.optimizer_bytes(trainable_params, optimizer, dtype)
+    right = trained_optimizer_bytes(trainable_params, optimizer, dtype)
+    return 2 * trainable_params / 256 * 260 if optimizer in _EIGHT_BIT_NAMES else right
+
+
+def trained_optimizer_bytes(trainable_params: int, optimizer: str, dtype: str) -> float:
+    """`solutions.optimizers.optimizer_bytes` of parameters in a format that can be trained."""
+    require_whole(at_least=0, trainable_params=trainable_params)
+    require_known("optimizer", optimizer, OPTIMIZERS)
+    value = bits(dtype) / 8
+    if value < 2:
+        raise ValueError(f"nothing is trained in {dtype!r}: at least 16 bits are needed")
+    if optimizer == "adafactor":
+        return 4 * 2 * sqrt(trainable_params)
+    if optimizer in ("adamw8bit", "paged_adamw8bit"):
+        return quantized_moments_bytes(trainable_params)
+    values = {"sgd": 0, "momentum": 1, "adamw": 2}[optimizer]
+    return values * trainable_params * value
 
 
 def _hidden_states(draw: Draw) -> list[Case]:
@@ -608,7 +808,9 @@ def _hidden_states(draw: Draw) -> list[Case]:
     quantized += [case(count(), "adamw8bit", "float32")]
     factored = [case(count(), "adafactor", dtype) for dtype in ("float32", "bfloat16")]
     bad = [case(count(), "adam8", wide[0]), case(-count(), "sgd", wide[0])]
-    bad += [case(count(), "adamw", "float128")]
+    narrow = draw.some([name for name in BITS if name not in (*WIDE, "int8")], 2)
+    bad += [case(count(), "adamw", "float128"), case(count(), "adamw", narrow[0])]
+    bad += [case(count(), "adamw8bit", narrow[1])]
     return (
         part(FULL_STATE, full)
         + part(EIGHT_BIT, quantized)
@@ -618,7 +820,7 @@ def _hidden_states(draw: Draw) -> list[Case]:
 
 
 optimizer_bytes = Check(
-    reference=memory.optimizer_bytes,
+    reference=trained_optimizer_bytes,
     public=[
         *part(
             FULL_STATE,
@@ -650,6 +852,7 @@ optimizer_bytes = Check(
                 case(1000, "banana", "float32"),
                 case(-1, "adamw", "float32"),
                 case(1000, "adamw", "float12"),
+                case(1000, "adamw", "int8"),
             ],
         ),
     ],
@@ -664,13 +867,19 @@ optimizer_bytes = Check(
                 if optimizer not in (*_EIGHT_BIT_NAMES, "adafactor")
                 else memory.optimizer_bytes(abs(params), optimizer, dtype)
             ),
-            "The bytes are right. An unknown optimizer or format and a negative count raise ValueError.",
+            "The bytes are right. An unknown optimizer, a format of fewer than 16 bits or an unknown one, and a negative count raise "
+            "ValueError.",
+        ),
+        Misconception(
+            "state in narrow formats",
+            memory.optimizer_bytes,
+            "The bytes are right. But nothing is trained in a format of 8 or 4 bits, as in task 3: refuse it.",
         ),
         Misconception(
             "nothing for what is unknown",
             lambda params, optimizer, dtype: (
                 memory.optimizer_bytes(max(0, params), optimizer, dtype)
-                if optimizer in OPTIMIZERS and dtype in BITS
+                if optimizer in OPTIMIZERS and dtype in WIDE
                 else None
             ),
             "An `if` chain that knows no answer returns None. Raise ValueError for what you do not know.",
@@ -771,7 +980,7 @@ optimizer_bytes = Check(
         ),
         Misconception(
             "bits for bytes",
-            lambda params, optimizer, dtype: 8 * memory.optimizer_bytes(params, optimizer, dtype),
+            lambda params, optimizer, dtype: 8 * trained_optimizer_bytes(params, optimizer, dtype),
             "That is the number of bits. How many bits are in a byte?",
         ),
     ],
@@ -782,8 +991,10 @@ optimizer_bytes = Check(
 # --- activations --------------------------------------------------------------------------------
 
 FUSED = "fused attention"
+MASKS = "masks of local layers"
 EAGER = "eager attention"
 CHECKPOINTED = "checkpointing"
+ENDS = "outside the layers"
 
 
 def gemma_activation_bytes(
@@ -841,10 +1052,12 @@ def layer_terms(
     eager = attention == "eager"
     return {
         "norms": 8 * shape.norms_per_layer * tokens * shape.hidden,
-        "head norms": 8 * tokens * (shape.heads + shape.kv_heads) * shape.head_dim,
+        "query norms": 8 * tokens * shape.heads * shape.head_dim,
+        "key norms": 8 * tokens * shape.kv_heads * shape.head_dim,
         "inputs": 2 * value * tokens * shape.hidden,
         "queries": value * tokens * shape.heads * shape.head_dim,
-        "keys": 2 * value * tokens * shape.kv_heads * shape.head_dim,
+        "keys": value * tokens * shape.kv_heads * shape.head_dim,
+        "values": value * tokens * shape.kv_heads * shape.head_dim,
         "output": value * tokens * shape.heads * shape.head_dim,
         "wide scores": 4 * pairs * shape.heads if eager else 0,
         "narrow scores": 2 * pairs * shape.heads if eager and value == 2 else 0,
@@ -853,19 +1066,50 @@ def layer_terms(
     }
 
 
+class _Layer(NamedTuple):
+    """One layer and what it is given: what a misread row of the table depends on."""
+
+    shape: Shape
+    batch: int
+    seq: int
+    value: int
+    eager: bool
+    local: bool
+
+    @property
+    def window(self) -> int:
+        return self.shape.sliding_window or 0
+
+    @property
+    def masked(self) -> bool:
+        return self.local and not self.eager and self.seq >= self.window
+
+    @property
+    def mask(self) -> int:
+        """Bytes of a mask of all pairs."""
+        return self.value * self.batch * self.seq**2
+
+    @property
+    def scores(self) -> int:
+        """Pairs of tokens in all heads, if they are stored."""
+        return self.batch * self.shape.heads * self.seq**2 if self.eager else 0
+
+
 def _activations(
     *,
     factors: Mapping[str, float] | None = None,
+    extra: Callable[[_Layer], float] = lambda layer: 0,
     local: Callable[[Shape, int], bool] = lambda shape, index: not shape.is_global(index),
-    ends: float = 1,
+    ends: Callable[[int], int] = lambda value: 8 + value,
     checkpointing: Callable[[float, list[float]], float] = lambda inputs, layers: (
         inputs + max(layers)
     ),
     attention: Callable[[str], str] = lambda given: given,
     misread: Callable[[Shape], Shape] = lambda shape: shape,
 ) -> Callable[..., float]:
-    """The exercise's table, some of it misread: `factors` by entry, which layers are `local`, the
-    `ends` of the network, what `checkpointing` makes of the layers."""
+    """The exercise's table, some of it misread: `factors` by entry, `extra` bytes of a layer, which
+    layers are `local`, the bytes of a hidden value at the `ends` of the network, what
+    `checkpointing` makes of the layers."""
     kernel, rule = attention, checkpointing
 
     def activation_bytes(
@@ -877,15 +1121,26 @@ def _activations(
         attention: str = "sdpa",
     ) -> float:
         shape = misread(shape)
-        stream = (4 if "32" in dtype else 2) * batch * seq * shape.hidden
+        value = 4 if "32" in dtype else 2
+        stream = batch * seq * shape.hidden
         layers = []
         for index in range(shape.layers):
-            terms = layer_terms(shape, batch, seq, dtype, kernel(attention), local(shape, index))
-            layers.append(sum(size * (factors or {}).get(name, 1) for name, size in terms.items()))
-        outside = ends * (stream + 8 * batch * seq * shape.hidden)
-        return outside + (rule(shape.layers * stream, layers) if checkpointing else sum(layers))
+            used, is_local = kernel(attention), local(shape, index)
+            terms = layer_terms(shape, batch, seq, dtype, used, is_local)
+            layer = _Layer(shape, batch, seq, value, used == "eager", is_local)
+            saved = sum(size * (factors or {}).get(name, 1) for name, size in terms.items())
+            layers.append(saved + extra(layer))
+        inputs = shape.layers * value * stream
+        return ends(value) * stream + (rule(inputs, layers) if checkpointing else sum(layers))
 
     return activation_bytes
+
+
+def _comparing_with_none(shape: Shape) -> Shape:
+    """What `seq >= None` does."""
+    if shape.sliding_window is None:
+        raise TypeError("'>=' not supported between instances of 'int' and 'NoneType'")
+    return shape
 
 
 def _activations_for_each_token(
@@ -921,28 +1176,58 @@ def _draw_gemma(draw: Draw, **fixed: Any) -> Shape:
     return _draw_shape(draw, **{**gemma, "layers": draw.integer(8, 30), **fixed})
 
 
+# Shapes with Gemma's architecture that nobody has built, in which one row of the table weighs much.
+MANY_HEADS = Shape(
+    vocab=5000,
+    hidden=144,
+    intermediate=64,
+    layers=24,
+    heads=12,
+    kv_heads=4,
+    head_dim=64,
+    tied=True,
+    gated=True,
+    norms_per_layer=4,
+    qk_norm=True,
+)
+WIDE_STREAM = replace(MANY_HEADS, hidden=1024, heads=2, kv_heads=1, head_dim=32)
+ONE_LAYER = replace(WIDE_STREAM, layers=1)
+NO_WINDOW = replace(MANY_HEADS, hidden=128, intermediate=256, heads=2, kv_heads=2)
+LARGE_MASKS = replace(NO_WINDOW, sliding_window=1024, sliding_pattern=2)
+
+
 def _hidden_activations(draw: Draw) -> list[Case]:
-    window = draw.integer(600, 900)
-    heads = draw.integer(4, 9)
-    equal = {"heads": heads, "kv_heads": heads}
-    # Narrow, so that its masks weigh something.
-    windowed = _draw_gemma(
+    window = draw.integer(1000, 1600)
+    above = window + draw.integer(400, 900)
+    narrow = {
+        "hidden": 32 * draw.integer(3, 5),
+        "intermediate": 8 * draw.integer(20, 40),
+        "heads": 2,
+        "kv_heads": 2,
+        "head_dim": 16 * draw.integer(3, 4),
+        "layers": 2 * draw.integer(9, 14),
+    }
+    no_window = _draw_gemma(draw, **narrow)
+    masked = replace(no_window, sliding_window=window, sliding_pattern=2)
+    all_local = replace(no_window, sliding_window=window)
+    heads = draw.integer(6, 9)
+    many_heads = _draw_gemma(
         draw,
-        **equal,
+        hidden=8 * draw.integer(14, 18),
+        intermediate=8 * draw.integer(8, 12),
+        heads=heads,
+        kv_heads=heads,
         head_dim=64,
-        hidden=4 * draw.integer(70, 100),
-        intermediate=4 * draw.integer(300, 450),
-        sliding_window=window,
-        sliding_pattern=2,
+        layers=draw.integer(22, 30),
     )
-    # Few heads beside a wide stream.
-    plain = _draw_gemma(
+    wide = _draw_gemma(
         draw,
-        heads=3,
-        kv_heads=3,
-        head_dim=64,
-        hidden=4 * draw.integer(350, 450),
-        intermediate=4 * draw.integer(300, 450),
+        hidden=8 * draw.integer(120, 160),
+        intermediate=8 * draw.integer(8, 12),
+        heads=2,
+        kv_heads=1,
+        head_dim=32,
+        layers=draw.integer(22, 30),
     )
     everywhere = _draw_gemma(draw)
     large, small = (model_shape(f"gemma3-{size}") for size in (draw.one(["12b", "27b"]), "270m"))
@@ -951,31 +1236,52 @@ def _hidden_activations(draw: Draw) -> list[Case]:
     fused = [
         case(large, draw.integer(2, 5), draw.integer(1100, 1900), "bfloat16"),
         case(large, draw.integer(2, 5), short, "float32"),
-        case(windowed, 1, long, "float16"),
-        case(windowed, draw.integer(3, 7), short, "bfloat16"),
         case(everywhere, 2, long, "float32"),
-        case(plain, 2, short, "float32"),
+        case(many_heads, draw.integer(2, 5), short, "float32"),
+        case(wide, draw.integer(2, 5), short, "bfloat16"),
+    ]
+    masks = [
         case(small, draw.integer(2, 4), long, "bfloat16"),
+        case(masked, draw.integer(2, 4), window, "bfloat16"),
+        case(all_local, draw.integer(2, 4), window - draw.integer(1, 9), "float16"),
+        case(masked, draw.integer(2, 4), above, "float32"),
+        case(masked, draw.integer(2, 4), above + 1, "float16"),
     ]
     eager = [
         case(large, 1, draw.integer(1100, 1900), "bfloat16", attention="eager"),
-        case(windowed, draw.integer(2, 4), long, "float32", attention="eager"),
-        case(plain, draw.integer(2, 4), short, "float16", False, "eager"),
+        case(masked, draw.integer(2, 4), above, "float32", attention="eager"),
+        case(all_local, draw.integer(2, 4), above, "bfloat16", attention="eager"),
+        case(wide, draw.integer(2, 4), short, "float16", False, "eager"),
     ]
     kept = [
         case(large, draw.integer(2, 5), long, "bfloat16", checkpointing=True),
-        case(windowed, 2, short, "float32", True),
-        case(windowed, 2, long, "float16", True),
-        case(plain, draw.integer(3, 6), long, "bfloat16", True, "eager"),
+        case(masked, 2, above, "float16", True),
+        case(no_window, draw.integer(2, 4), above, "bfloat16", True),
+        case(wide, draw.integer(3, 6), long, "bfloat16", True, "eager"),
         case(everywhere, draw.integer(3, 6), short, "bfloat16", True),
         case(small, 2, draw.integer(1100, 1900), "bfloat16", True),
     ]
-    return part(FUSED, fused) + part(EAGER, eager) + part(CHECKPOINTED, kept)
+    one_layer = replace(wide, layers=1)
+    ends = [
+        case(one_layer, draw.integer(2, 5), short, "float32"),
+        case(one_layer, draw.integer(2, 5), short + 1, "bfloat16"),
+    ]
+    return [
+        *part(FUSED, fused),
+        *part(MASKS, masks),
+        *part(EAGER, eager),
+        *part(CHECKPOINTED, kept),
+        *part(ENDS, ends),
+    ]
 
 
-def _measured(size: str, batch: int, seq: int, dtype: str = "bfloat16", **named: Any) -> Case:
-    """A case whose bytes PyTorch counted: a row of `book/data/saved_bytes.csv`."""
-    return case(model_shape(f"gemma3-{size}"), batch, seq, dtype, **named)
+def _measured(
+    kept: int, model: str | Shape, batch: int, seq: int, dtype: str = "bfloat16", **named: Any
+) -> Case:
+    """A case whose bytes PyTorch counted (the real models' are rows of
+    `book/data/saved_bytes.csv`)."""
+    shape = model if isinstance(model, Shape) else model_shape(f"gemma3-{model}")
+    return replace(case(shape, batch, seq, dtype, **named), expected=kept)
 
 
 activation_bytes = Check(
@@ -984,31 +1290,53 @@ activation_bytes = Check(
         *part(
             FUSED,
             [
-                _measured("4b", 1, 512),
-                _measured("4b", 2, 1024),
-                _measured("270m", 1, 2048),
-                _measured("270m", 1, 8192),
-                _measured("1b", 1, 1024, "float32"),
+                _measured(3_689_422_860, "4b", 1, 512),
+                _measured(15_116_081_156, "4b", 2, 1024),
+                _measured(517_792_268, "270m", 1, 512),
+                _measured(4_829_061_644, "1b", 1, 1024, "float32"),
+                _measured(107_784_516, MANY_HEADS, 3, 64, "float32"),
+                _measured(479_563_780, WIDE_STREAM, 2, 256),
+            ],
+        ),
+        *part(
+            MASKS,
+            [
+                _measured(2_164_869_644, "270m", 1, 2048),
+                _measured(10_168_756_748, "270m", 1, 8192),
+                _measured(533_697_028, LARGE_MASKS, 2, 1024),
+                _measured(424_840_356, LARGE_MASKS, 2, 900),
+                _measured(1_774_615_956, LARGE_MASKS, 3, 1500, "float32"),
             ],
         ),
         *part(
             EAGER,
             [
-                _measured("4b", 1, 1024, attention="eager"),
-                _measured("270m", 1, 1024, attention="eager"),
+                _measured(9_230_141_452, "4b", 1, 1024, attention="eager"),
+                _measured(1_472_322_060, "270m", 1, 1024, attention="eager"),
+                _measured(2_003_449_956, LARGE_MASKS, 2, 1500, attention="eager"),
+                _measured(1_831_033_956, LARGE_MASKS, 2, 1500, "float32", attention="eager"),
             ],
         ),
         *part(
             CHECKPOINTED,
             [
-                _measured("4b", 2, 1024, checkpointing=True),
-                _measured("270m", 2, 1024, checkpointing=True),
+                _measured(854_880_260, "4b", 2, 1024, checkpointing=True),
+                _measured(177_895_940, "270m", 2, 1024, checkpointing=True),
+                _measured(61_023_076, LARGE_MASKS, 2, 1500, checkpointing=True),
+                _measured(52_023_076, NO_WINDOW, 2, 1500, checkpointing=True),
+            ],
+        ),
+        *part(
+            ENDS,
+            [
+                _measured(7_187_716, ONE_LAYER, 2, 64, "float32"),
+                _measured(18_785_540, ONE_LAYER, 3, 128),
             ],
         ),
     ],
     hidden=_hidden_activations,
     tolerance=relative(0.03),
-    parts={FUSED: 0.5, EAGER: 0.2, CHECKPOINTED: 0.3},
+    parts={FUSED: 0.45, MASKS: 0.1, EAGER: 0.15, CHECKPOINTED: 0.2, ENDS: 0.1},
     misconceptions=[
         Misconception(
             "one vector for each layer",
@@ -1035,23 +1363,27 @@ activation_bytes = Check(
         Misconception(
             "norms in the model's format",
             lambda shape, batch, seq, dtype, checkpointing=False, attention="sdpa": _activations(
-                factors={"norms": bits(dtype) / 32, "head norms": bits(dtype) / 32}
+                factors={
+                    "norms": bits(dtype) / 32,
+                    "query norms": bits(dtype) / 32,
+                    "key norms": bits(dtype) / 32,
+                }
             )(shape, batch, seq, dtype, checkpointing, attention),
             "The norms compute in float32, whatever the model's format is. They keep float32 too.",
         ),
         Misconception(
             "norms keep one tensor",
-            _activations(factors={"norms": 0.5, "head norms": 0.5}),
+            _activations(factors={"norms": 0.5, "query norms": 0.5, "key norms": 0.5}),
             "A norm keeps two tensors: its input, and the normalised input that its weights need for their gradient.",
         ),
         Misconception(
             "norms forgotten",
-            _activations(factors={"norms": 0, "head norms": 0}),
+            _activations(factors={"norms": 0, "query norms": 0, "key norms": 0}),
             "The norms have few parameters, but they keep large tensors, in float32.",
         ),
         Misconception(
             "query and key norms forgotten",
-            _activations(factors={"head norms": 0}),
+            _activations(factors={"query norms": 0, "key norms": 0}),
             "Gemma 3 also normalises queries and keys. These norms keep tensors as the others do.",
         ),
         Misconception(
@@ -1065,14 +1397,54 @@ activation_bytes = Check(
             "One of the MLP's four tensors is missing: gate, activated gate, up, and the input of down.",
         ),
         Misconception(
-            "attention's output forgotten",
+            "last norm keeps one tensor",
+            _activations(ends=lambda value: 4 + value),
+            "The last norm keeps two tensors, as every norm does: its input, and the normalised input.",
+        ),
+        Misconception(
+            "last norm forgotten",
+            _activations(ends=lambda value: value),
+            "After the last layer there is one more norm. It keeps two tensors, as every norm does.",
+        ),
+        Misconception(
+            "head's input forgotten",
+            _activations(ends=lambda value: 8),
+            "The output head is a trained projection too: it keeps its input.",
+        ),
+        Misconception(
+            "hidden norms keep one tensor",
+            _activations(factors={"norms": 0.5}),
+            "Each norm of the hidden state keeps two tensors: its input, and the normalised input.",
+        ),
+        Misconception(
+            "norms of queries alone",
+            _activations(factors={"key norms": 0}),
+            "The queries are normalised, and so are the keys: `kv_heads` heads more in the second row of the table.",
+        ),
+        Misconception(
+            "queries or attention's output forgotten",
             _activations(factors={"output": 0}),
-            "Attention's result is kept as well: the output projection needs its input.",
+            "A tensor as wide as all query heads is missing. Attention keeps the queries, and the output projection keeps its input: two rows of the table.",
+        ),
+        Misconception(
+            "keys and values forgotten",
+            _activations(factors={"keys": 0, "values": 0}),
+            "Attention multiplies keys and values too, and keeps both.",
+        ),
+        Misconception(
+            "keys without values",
+            _activations(factors={"values": 0}),
+            "Keys and values are two tensors, as wide as each other. You count one of them.",
         ),
         Misconception(
             "projections' inputs forgotten",
             _activations(factors={"inputs": 0}),
             "A trained projection keeps its input. Two tensors of the hidden width are missing.",
+        ),
+        Misconception(
+            "one input of the projections",
+            _activations(factors={"inputs": 0.5}),
+            "Two tensors of the hidden width are kept for projections: one that q, k and v read, and one that gate and up read.",
         ),
         Misconception(
             "as many key heads as query heads",
@@ -1083,6 +1455,94 @@ activation_bytes = Check(
             "a mask in every layer",
             _activations(local=lambda shape, index: shape.sliding_window is not None),
             "Global layers need no mask. `shape.global_layers` says how many there are.",
+        ),
+        Misconception(
+            "sliding_window of None",
+            _activations(misread=_comparing_with_none),
+            "Where every layer is global, `sliding_window` is None, and None is no number to compare with. Ask for that first.",
+        ),
+        Misconception(
+            "mask of the window's width",
+            _activations(
+                extra=lambda layer: layer.masked * (layer.window / layer.seq - 1) * layer.mask
+            ),
+            "The mask has an entry for every pair of tokens. The window decides what it says, not how large it is.",
+        ),
+        Misconception(
+            "mask whatever the length",
+            _activations(
+                extra=lambda layer: (
+                    (layer.local and not layer.eager and not layer.masked) * layer.mask
+                )
+            ),
+            "A sequence that is shorter than the window needs no mask: compare `seq` with `sliding_window`.",
+        ),
+        Misconception(
+            "no mask at the window's length",
+            _activations(
+                extra=lambda layer: -(layer.seq == layer.window) * layer.masked * layer.mask
+            ),
+            "The table says at which length the mask begins. What if the sequence is exactly as long as the window?",
+        ),
+        Misconception(
+            "mask across the batch",
+            _activations(extra=lambda layer: layer.masked * (layer.batch - 1) * layer.mask),
+            "Tokens of different sequences do not meet. The mask has pairs within each sequence, not within all tokens.",
+        ),
+        Misconception(
+            "mask of one sequence",
+            _activations(extra=lambda layer: layer.masked * (1 / layer.batch - 1) * layer.mask),
+            "Each sequence of the batch has a mask of its own.",
+        ),
+        Misconception(
+            "mask in float32",
+            _activations(extra=lambda layer: layer.masked * (4 / layer.value - 1) * layer.mask),
+            "The mask is in the model's format. What does a value of it take in 16 bits?",
+        ),
+        Misconception(
+            "mask in eager attention",
+            _activations(
+                extra=lambda layer: (
+                    (layer.local and layer.eager and layer.seq >= layer.window) * layer.mask
+                )
+            ),
+            "Eager attention adds its mask to the scores and keeps the probabilities alone. The row of the mask is for `sdpa`.",
+        ),
+        Misconception(
+            "scores across the batch",
+            _activations(
+                extra=lambda layer: (
+                    (layer.batch - 1) * layer.scores * (6 if layer.value == 2 else 4)
+                )
+            ),
+            "Tokens of different sequences do not attend to one another: there are pairs within each sequence alone.",
+        ),
+        Misconception(
+            "scores within the window",
+            _activations(
+                extra=lambda layer: (
+                    (layer.local and layer.seq > layer.window)
+                    * (layer.window / layer.seq - 1)
+                    * layer.scores
+                    * (6 if layer.value == 2 else 4)
+                )
+            ),
+            "Eager attention computes the scores of all pairs, in local layers too, and hides those outside the window afterwards.",
+        ),
+        Misconception(
+            "scores twice in float32 too",
+            _activations(extra=lambda layer: (layer.value == 4) * 2 * layer.scores),
+            "In a 16-bit format the probabilities are kept twice. In float32 there is nothing to convert, and no second copy.",
+        ),
+        Misconception(
+            "the smaller kind of layer recomputed",
+            _activations(checkpointing=lambda inputs, layers: inputs + min(layers)),
+            "Each layer is recomputed at some moment. Memory has to do for the kind of layer that keeps most.",
+        ),
+        Misconception(
+            "one layer of each kind recomputed",
+            _activations(checkpointing=lambda inputs, layers: inputs + max(layers) + min(layers)),
+            "Layers are recomputed one at a time. Two of them are never there together.",
         ),
         Misconception(
             "mask forgotten",
@@ -1140,7 +1600,7 @@ activation_bytes = Check(
         ),
         Misconception(
             "the ends of the network forgotten",
-            _activations(ends=0),
+            _activations(ends=lambda value: 0),
             "The last norm and the output head keep their inputs too. Under checkpointing this is no trifle.",
         ),
         Misconception(
@@ -1351,6 +1811,7 @@ kv_cache_bytes = Check(
             [
                 case(TOY, 1, 5, "float32"),
                 case(model_shape("llama3.2-1b"), 4, 8192, "bfloat16"),
+                case(model_shape("llama3.2-1b"), 1, 8192, "int8"),
                 case(model_shape("gemma3-4b"), 1, 131_072, "bfloat16", windowed=False),
             ],
         ),
@@ -1409,6 +1870,20 @@ kv_cache_bytes = Check(
             "window ignored",
             _cache(windows=lambda shape, seq, windowed: shape.layers * seq),
             "With `windowed`, a local layer forgets what lies before its window.",
+        ),
+        Misconception(
+            "sliding_window of None",
+            lambda shape, batch, seq, dtype, windowed=True: memory.kv_cache_bytes(
+                _comparing_with_none(shape) if windowed else shape, batch, seq, dtype, windowed
+            ),
+            "Where every layer is global, `sliding_window` is None, and None is no number to compare with. Ask for that first.",
+        ),
+        Misconception(
+            "16 and 32 bits alone",
+            lambda shape, batch, seq, dtype, windowed=True: memory.kv_cache_bytes(
+                shape, batch, seq, dtype if dtype in WIDE else "bfloat16", windowed
+            ),
+            "A cache may be kept in 8 bits: nothing is trained in it. `BITS` has the formats.",
         ),
         Misconception(
             "every layer windowed",
@@ -1510,6 +1985,12 @@ def _total(named: Mapping[str, float]) -> float:
     return sum(named.values())
 
 
+def _refusing_zero(parts: Parts) -> float:
+    if any(size == 0 for named in parts.values() for size in named.values()):
+        raise ValueError("an empty part")
+    return memory.training_peak_bytes(parts)
+
+
 def _largest_of_each_part(parts: Parts) -> float:
     largest: dict[str, float] = {}
     for named in _moments(parts).values():
@@ -1534,6 +2015,25 @@ _WRONG_PEAKS = [
             else memory.training_peak_bytes(parts)
         ),
         "No part of memory is negative: raise ValueError.",
+    ),
+    Misconception(
+        "negative sums alone refused",
+        lambda parts: memory.training_peak_bytes(
+            parts
+            if min(map(_total, parts.values()), default=0) < 0
+            else {name: {"all": _total(named)} for name, named in parts.items()}
+        ),
+        "You look at sums alone. A negative part can hide in a sum that is positive: look at each part.",
+    ),
+    Misconception(
+        "empty parts refused",
+        _refusing_zero,
+        "A part of 0 bytes is none that is negative.",
+    ),
+    Misconception(
+        "always taken for a moment, and added",
+        _checked(lambda parts: _total(parts["always"]) + max(map(_total, parts.values()))),
+        "You look for the largest moment among all entries. `always` is none, and it is added already.",
     ),
     Misconception(
         "sum of everything",
@@ -1651,7 +2151,8 @@ def _bad_parts(draw: Draw, good: Any) -> list[Case]:
     moments = {name: named for name, named in good.items() if name != "always"}
     moment = draw.one([*moments])
     negative = {**good, moment: {**good[moment], "activations": -draw.integer(1, 10**6)}}
-    return [case(moments), case({"always": good["always"]}), case(negative)]
+    always = {**good, "always": {**good["always"], "cache": -draw.integer(1, 10**6)}}
+    return [case(moments), case({"always": good["always"]}), case(negative), case(always)]
 
 
 def _hidden_training(draw: Draw) -> list[Case]:
@@ -1664,11 +2165,14 @@ def _hidden_training(draw: Draw) -> list[Case]:
     ]
     cases += [case({"step": sizes[1], "always": {}, "late": sizes[2], "later": sizes[0]})]
     cases += [case({"always": good["always"], "one": {}, "two": {}})]
+    # What is always there is more than any moment.
+    heavy = {"weights": sum(sizes[0].values()) * draw.integer(2, 5), "cache": 0}
+    cases += [case({**good, "always": heavy})]
     return part(PEAKS, cases) + part(BAD_INPUT, _bad_parts(draw, good))
 
 
 _SHOWN_STEP = {
-    "always": {"weights": 8, "optimizer_state": 16},
+    "always": {"weights": 9, "optimizer_state": 17},
     "loss": {"activations": 5, "logits_and_loss": 6},
     "backward": {"activations": 4, "gradients": 5, "block": 3},
     "optimizer_step": {"gradients": 8, "step_temporary": 2},
@@ -1682,8 +2186,9 @@ training_peak_bytes = Check(
             [
                 case(_SHOWN_STEP),
                 case(
-                    {"always": {"weights": 3}, "loss": {"activations": 90, "logits": 7}, "step": {}}
+                    {"always": {"weights": 3}, "loss": {"activations": 90, "logits": 0}, "step": {}}
                 ),
+                case({"always": {"weights": 30}, "step": {"gradients": 30}, "loss": {"logits": 0}}),
             ],
         ),
         *part(
@@ -1692,6 +2197,8 @@ training_peak_bytes = Check(
                 case({"loss": {"activations": 5}}),
                 case({"always": {"weights": 8}}),
                 case({"always": {"weights": -8}, "loss": {"activations": 5}}),
+                case({"always": {"weights": 8, "cache": -3}, "loss": {"activations": 5}}),
+                case({"always": {"weights": 8}, "loss": {"activations": 5, "logits": -3}}),
             ],
         ),
     ],
@@ -1723,6 +2230,24 @@ def _refusing_training(peak: Callable[[Parts], float]) -> Callable[[Parts], floa
     return peak_bytes
 
 
+def _refusing_in_always(parts: Parts) -> float:
+    if any(name in parts.get("always", {}) for name in _TRAINING_ONLY):
+        raise ValueError("inference keeps none of these")
+    return memory.training_peak_bytes(parts)
+
+
+def _refusing_in_moments(parts: Parts) -> float:
+    if any(name in named for named in _moments(parts).values() for name in _TRAINING_ONLY):
+        raise ValueError("inference keeps none of these")
+    return memory.training_peak_bytes(parts)
+
+
+def _refusing_moments(parts: Parts) -> float:
+    if any(name in parts for name in _TRAINING_ONLY):
+        raise ValueError("inference keeps none of these")
+    return memory.inference_peak_bytes(parts)
+
+
 def _hidden_inference(draw: Draw) -> list[Case]:
     good = _draw_parts(draw, ("weights", "cuda_context"), _GENERATION)
     other = {
@@ -1735,7 +2260,10 @@ def _hidden_inference(draw: Draw) -> list[Case]:
     always = {**good["always"], "optimizer_state": draw.integer(1, 10**9)}
     decode = {**good["decode"], "gradients": draw.integer(1, 10**9)}
     bad = [case({**good, "always": always}), case({**good, "decode": decode})]
-    return part(PEAKS, [case(good), case(other), case(last)]) + part(
+    # A moment may be called so; what is always there is more than any moment.
+    named = {"always": {"weights": draw.integer(1, 9) * 10**12, "cuda_context": 0}}
+    named[draw.one(_TRAINING_ONLY)] = good["decode"]
+    return part(PEAKS, [case(good), case(other), case(last), case(named)]) + part(
         BAD_INPUT, [*bad, *_bad_parts(draw, good)]
     )
 
@@ -1756,11 +2284,12 @@ inference_peak_bytes = Check(
                 ),
                 case(
                     {
-                        "always": {"weights": 8},
-                        "prefill": {"kv_cache": 2},
+                        "always": {"weights": 4},
+                        "prefill": {"kv_cache": 2, "block": 0},
                         "decode": {"kv_cache": 5},
                     }
                 ),
+                case({"always": {"weights": 30}, "gradients": {"kv_cache": 4}}),
             ],
         ),
         *part(
@@ -1769,6 +2298,7 @@ inference_peak_bytes = Check(
                 case({"always": {"weights": 8, "gradients": 8}, "decode": {"kv_cache": 3}}),
                 case({"always": {"weights": 8}, "decode": {"kv_cache": 3, "optimizer_state": 16}}),
                 case({"always": {"weights": 8}, "decode": {"kv_cache": -3}}),
+                case({"always": {"weights": 8}, "decode": {"kv_cache": 5, "logits": -3}}),
                 case({"prefill": {"kv_cache": 3}, "decode": {"kv_cache": 3}}),
             ],
         ),
@@ -1781,6 +2311,21 @@ inference_peak_bytes = Check(
             memory.training_peak_bytes,
             "Generating keeps no gradients and no optimizer state. Whoever names them has mixed up two estimates: "
             "raise ValueError.",
+        ),
+        Misconception(
+            "training's parts looked for in always alone",
+            _refusing_in_always,
+            'Look in every entry: a moment may name `"gradients"` or `"optimizer_state"` as well as `"always"` may.',
+        ),
+        Misconception(
+            "training's parts looked for in moments alone",
+            _refusing_in_moments,
+            'Look in every entry: `"always"` may name `"gradients"` or `"optimizer_state"` as well as a moment may.',
+        ),
+        Misconception(
+            "a moment refused for its name",
+            _refusing_moments,
+            "Only parts are refused for their names. A moment may be called what one likes.",
         ),
         Misconception(
             "training's parts left out in silence",
@@ -1829,6 +2374,12 @@ def _decides(
     return fits
 
 
+def _refusing_nothing(peak: float, usable: float, headroom: float) -> bool:
+    if usable == 0:
+        raise ValueError("nothing is usable")
+    return peak <= usable * (1 - headroom)
+
+
 def _hidden_fits(draw: Draw) -> list[Case]:
     cases = []
     for headroom in (0.125, 0.25, 0.5):
@@ -1840,9 +2391,10 @@ def _hidden_fits(draw: Draw) -> list[Case]:
         peaks = [limit, limit + 1, between, limit // 3, below, usable, usable + draw.integer(1, 99)]
         cases += [case(peak, usable, headroom) for peak in peaks]
     cases += [case(usable, usable, 0), case(usable + 1, usable, 0.0)]
+    cases += [case(0, 0, 0.5), case(draw.integer(1, 99), 0, 0.25)]
     bad = [case(usable, usable, draw.integer(5, 25)), case(usable, usable, -0.25)]
     bad += [case(-draw.integer(1, 99), usable, 0.1), case(usable // 2, -usable, 0.1)]
-    bad += [case(usable // 2, usable, 1.0)]
+    bad += [case(usable // 2, usable, 1.0), case(0, usable, 1)]
     return part(DECISIONS, cases) + part(BAD_INPUT, bad)
 
 
@@ -1862,6 +2414,8 @@ fits = Check(
                 case(1 * GIB, 16 * GIB, 0.125),
                 case(16 * GIB, 16 * GIB, 0.0),
                 case(17 * GIB, 16 * GIB, 0.0),
+                case(0, 0, 0.1),
+                case(1 * GIB, 0, 0.1),
             ],
         ),
         *part(
@@ -1869,7 +2423,9 @@ fits = Check(
             [
                 case(12 * GIB, 16 * GIB, 10),
                 case(12 * GIB, 16 * GIB, -0.1),
+                case(0, 16 * GIB, 1),
                 case(-12 * GIB, 16 * GIB, 0.1),
+                case(1 * GIB, -16 * GIB, 0.1),
             ],
         ),
     ],
@@ -1889,6 +2445,26 @@ fits = Check(
                 and peak_bytes <= usable_bytes * (1 - headroom)
             ),
             "A headroom of 10 would mean ten times the card. Refuse what is no fraction from 0 to below 1.",
+        ),
+        Misconception(
+            "headroom of 1 accepted",
+            lambda peak_bytes, usable_bytes, headroom: (
+                memory.fits(peak_bytes, usable_bytes, 0 if headroom == 1 else headroom)
+                and peak_bytes <= usable_bytes * (1 - headroom)
+            ),
+            "A headroom of 1 would keep all of the card free. It has to be below 1.",
+        ),
+        Misconception(
+            "negative card accepted",
+            lambda peak_bytes, usable_bytes, headroom: memory.fits(
+                peak_bytes, max(0, usable_bytes), headroom
+            ),
+            "No card has a negative number of bytes. Refuse a negative `usable_bytes` as well as a negative peak.",
+        ),
+        Misconception(
+            "nothing usable refused",
+            _decides(_refusing_nothing),
+            "0 bytes that are usable are no negative number of bytes: only a peak of 0 fits.",
         ),
         Misconception(
             "headroom ignored",
