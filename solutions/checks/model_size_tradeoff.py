@@ -1197,13 +1197,13 @@ smallest_that_meets = Check(
             "chosen before it is tested",
             _smallest_then_tested,
             "You choose the smallest of all models and then look whether it is suitable. Where it is not, a larger one "
-            "may be. (A `return None` inside a loop ends it at the first model.)",
+            "may be. (A loop that returns under `if` and under `else` ends at its first model.)",
         ),
         Misconception(
             "first model alone",
             _first_alone,
-            "You look at the first model alone. Where it is not suitable, another may be. (A `return` inside a loop ends "
-            "it, and so does a `return None`.)",
+            "You look at the first model alone. Where it is not suitable, another may be. (A loop that returns under `if` "
+            "and under `else` ends at its first model.)",
         ),
         Misconception(
             "first model as the best so far",
