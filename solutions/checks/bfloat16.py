@@ -296,7 +296,7 @@ def _hidden_updates(draw: Draw) -> list[Case]:
     # 16 bits hold this weight as a power of two, above which float32 is too coarse for these updates.
     power = 2.0 ** draw.integer(-5, 3)
     below = power * (1 - draw.real(0.1, 0.4) * 2**-8)
-    small = [power * draw.real(0.55, 0.9) * 2**-24 for _ in range(5)]
+    small = [power * draw.real(0.55, 0.9) * 2**-24 for _ in range(5)] + [power * 2**-40]
     master.append(case(below, small, "bfloat16", True))
     return part(NO_MASTER, plain) + part(MASTER, master) + part(BAD_INPUT, bad)
 

@@ -29,7 +29,7 @@ from solutions.precision_choice import (
     training_state_bytes,
     updates_that_stick,
 )
-from tests.checks.tasks import SEEDS, prepared, source
+from tests.checks.tasks import EXERCISES_FOLDER, SEEDS, prepared, source
 from tests.conftest import need_module
 
 EXERCISE = "32_bfloat16"
@@ -244,6 +244,29 @@ def test_the_state_of_a_recipe_is_what_pytorch_holds(precision):
         held["weights"] + held["gradients"] + held["optimizer"] for held in device.ledger.timeline()
     )
     assert state == pytest.approx(training_state_bytes(parameter_count(shape), precision), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_mixed_precision_has_the_higher_peak_with_4_sequences_and_the_lower_with_16():
+    need_module("torch")
+    import torch
+
+    from gradelib.measure import Setup, SimulatedGPU
+
+    def peak(batch: int, mixed: bool) -> str:
+        setup = Setup(shape=Shape.gemma3("270m"), batch=batch, dtype="float32", seq=256)
+        device = SimulatedGPU(2**50)
+        with device:
+            model = device.load(setup)
+            optimizer = device.optimizer(model, setup)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+                device.train_step(model, optimizer, setup)
+        return f"{device.peak_bytes / 2**30:.2f}"
+
+    few, many = [[peak(batch, mixed) for mixed in (True, False)] for batch in (4, 16)]
+    path = EXERCISES_FOLDER / EXERCISE / f"{EXERCISE}.md"  # the rubric is no cell of its own
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    assert f"({few[0]} GiB against {few[1]}), with 16 more ({many[0]} against {many[1]})" in text
 
 
 # --- answers that learners wrote, each with one mistake
@@ -509,6 +532,11 @@ def test_the_worked_choice_comes_out_as_stated():
     assert bfloat16.choose_dtype.reference(card, run) == "float32"
     peaks = {**run["peak_bytes"], "float32": 9_000_000_000}
     assert bfloat16.choose_dtype.reference(card, {**run, "peak_bytes": peaks}) == "bfloat16"
+
+
+def test_the_notebooks_models_have_as_many_parameters_as_their_shapes():
+    assert literal("PARAMS_270M") == parameter_count(Shape.gemma3("270m"))
+    assert literal("PARAMS_4B") == parameter_count(Shape.gemma3("4b"))
 
 
 def test_the_notebooks_t4_is_the_one_of_the_table():
