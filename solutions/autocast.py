@@ -1,8 +1,8 @@
 """Which operations PyTorch's automatic mixed precision runs in 16 bits, and which in float32.
 
 The lists are those for CUDA, of PyTorch 2.13 (`aten/src/ATen/autocast_mode.h`), without operations
-that only vision models or old recurrent networks use. Other devices have lists of their own: on a
-CPU, softmax and norms follow their input.
+that language models hardly use (`acos`, `linalg.vector_norm`, recurrent cells). Other devices have
+lists of their own: on a CPU, softmax and norms follow their input.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def autocast_dtype(op: str, low: str = "bfloat16") -> str:
     """The dtype in which `op` runs under `torch.autocast("cuda", dtype=low)`.
 
     `low` for products of matrices, `"float32"` for what needs range or sums much up, and `"input"`
-    for everything else: it runs in the dtype of its input (the widest, if there are several).
+    for every name outside the two lists: it runs in the dtype of its input (the widest, if there are several).
     Raises `ValueError` for a `low` that is no 16-bit format.
     """
     require_known("16-bit format", low, LOW)
