@@ -1386,7 +1386,7 @@ def _answer_at_the_start(batch: Batch, examples: Sequence[Example], _pad_id: int
         batch["labels"][row, : len(example["answer"])] = torch.tensor(example["answer"])
 
 
-def _in_lists(batch: Batch, _examples: Sequence[Example], _pad_id: int) -> None:
+def _in_lists(batch: dict[str, Any], _examples: Sequence[Example], _pad_id: int) -> None:
     batch.update({name: rows.tolist() for name, rows in batch.items()})
 
 
