@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradelib.checks import Case, Check, Misconception, case, part
 from gradelib.compare import relative
@@ -168,6 +168,12 @@ def _pairs_as_float(seq: int, window: int | None = None) -> float:
     return (seq - (reach - 1) / 2) * reach
 
 
+def _pairs_with_none(seq: int, window: int | None = None) -> int:
+    if window is None:
+        raise TypeError("'<' not supported between instances of 'NoneType' and 'int'")
+    return _pairs_by_sum(seq, window)
+
+
 def _hidden_pairs(draw: Draw) -> list[Case]:
     cases = [case(draw.integer(100, 900)), case(draw.log_integer(2000, 90_000))]
     for _ in range(3):
@@ -219,6 +225,18 @@ attended_pairs = Check(
             "A window that is longer than the text changes nothing. What does your formula give then?",
         ),
         Misconception(
+            "window less one token",
+            lambda seq, window=None: sum(
+                min(seen, seen if window is None else window - 1) for seen in range(1, seq + 1)
+            ),
+            "The window holds the token itself and those before it, as many as `window` says: you are one short.",
+        ),
+        Misconception(
+            "window of None",
+            _pairs_with_none,
+            "Without a window, `window` is None, and None is no number. Ask for that first.",
+        ),
+        Misconception(
             "window beside the token itself",
             lambda seq, window=None: _pairs_by_sum(seq, None if window is None else window + 1),
             "The window holds the token itself: with a window of 1 each token sees one.",
@@ -253,18 +271,33 @@ def _wrong_attention(
     products: int = 2,
     score_heads: Callable[[Shape], int] = lambda shape: shape.heads,
     projections: Sequence[str] = _PROJECTIONS,
+    through: Callable[[Shape, int, float], float] = lambda shape, seq, right: right,
     times: float = 1,
 ) -> Callable[..., float]:
-    """`attention_flops` with one of its steps changed."""
+    """`attention_flops` with one of its steps changed; `through` the projections."""
 
     def attention_flops(shape: Shape, seq: int, count: str = "executed") -> float:
         shape = replace(shape, **misread(shape))
         layers = [layer for layer in attention_layers(shape) if layer.name in projections]
-        through = 2 * seq * sum(layer.weights for layer in layers)
+        projected = through(shape, seq, 2 * seq * sum(layer.weights for layer in layers))
         width = score_heads(shape) * shape.head_dim
-        return times * (through + products * 2 * width * pairs(shape, seq, count))
+        return times * (projected + products * 2 * width * pairs(shape, seq, count))
 
     return attention_flops
+
+
+def _executed_pairs(each: Callable[[Shape, int], float]) -> Pairs:
+    """Useful pairs are counted right, and all pairs by `each`."""
+    return lambda shape, seq, count: (
+        _right_pairs(shape, seq, count) if count == "useful" else each(shape, seq)
+    )
+
+
+def _unclipped(shape: Shape, seq: int) -> float:
+    """The useful pairs, by a formula for windows that are no longer than the text."""
+    window = shape.sliding_window or seq
+    local = window * (window + 1) / 2 + (seq - window) * window
+    return shape.global_layers * _pairs_by_sum(seq) + shape.local_layers * local
 
 
 _NO_WINDOW = {"sliding_window": None, "sliding_pattern": None}
@@ -324,7 +357,7 @@ def _hidden_attention(draw: Draw) -> list[Case]:
 attention_flops = Check(
     reference=flops.attention_flops,
     public=[
-        *part(ALL_PAIRS, [case(TOY, 5), case(SHOWN[0], 1024), case(SHOWN[1], 1024)]),
+        *part(ALL_PAIRS, [case(TOY, 5), case(SHOWN[0], 1024), case(SHOWN[1], 2048)]),
         *part(
             USEFUL,
             [
@@ -332,6 +365,7 @@ attention_flops = Check(
                 case(SHOWN[0], 1024, "useful"),
                 case(SHOWN[1], 4096, "useful"),
                 case(replace(TOY, layers=2, sliding_window=2, sliding_pattern=2), 5, "useful"),
+                case(replace(TOY, layers=2, sliding_window=8, sliding_pattern=2), 5, "useful"),
             ],
         ),
         *part(BAD_INPUT, [case(TOY, 5, "half")]),
@@ -416,7 +450,61 @@ attention_flops = Check(
         Misconception(
             "scores without the values",
             _wrong_attention(products=1),
-            "Attention makes two products without weights: queries with keys, then the scores with the values.",
+            "You count half of attention's work without weights. There are two products, queries with keys and scores with values; each "
+            'multiplies and adds, and "executed" means all pairs of tokens.',
+        ),
+        Misconception(
+            "executed within the window alone",
+            _wrong_attention(
+                pairs=_executed_pairs(
+                    lambda shape, seq: (
+                        shape.global_layers * seq**2
+                        + shape.local_layers * seq * min(seq, shape.sliding_window or seq)
+                    )
+                )
+            ),
+            '"executed" means all pairs, in local layers too: the kernel computes them and hides those outside the window.',
+        ),
+        Misconception(
+            "executed without what the mask hides",
+            _wrong_attention(
+                pairs=_executed_pairs(lambda shape, seq: shape.layers * _pairs_by_sum(seq))
+            ),
+            'You leave out the pairs after each token. "executed" means all of them: the kernel computes those that it hides as well.',
+        ),
+        Misconception(
+            "window longer than the text",
+            _wrong_attention(pairs=_useful_pairs(_unclipped)),
+            "A window that is longer than the text changes nothing. What does your formula give then?",
+        ),
+        Misconception(
+            "queries as wide as the hidden state",
+            _wrong_attention(
+                through=lambda shape, seq, right: (
+                    right
+                    + 4
+                    * seq
+                    * shape.layers
+                    * shape.hidden
+                    * (shape.hidden - shape.heads * shape.head_dim)
+                )
+            ),
+            "The queries, and the input of the output projection, are `heads` · `head_dim` wide. In Gemma 3 that is not `hidden`.",
+        ),
+        Misconception(
+            "values forgotten",
+            _wrong_attention(projections=("q_proj", "k_proj", "o_proj")),
+            "Keys have a matrix, and so have the values, of the same size.",
+        ),
+        Misconception(
+            "projections' multiplications alone",
+            _wrong_attention(through=lambda shape, seq, right: right / 2),
+            "In the projections you count the multiplications. Each product is also added to a sum: that is an operation too.",
+        ),
+        Misconception(
+            "projections of one layer",
+            _wrong_attention(through=lambda shape, seq, right: right / shape.layers),
+            "You count the projections of one layer. Each of the `shape.layers` layers has its own.",
         ),
         Misconception(
             "projections dropped",
@@ -790,6 +878,42 @@ def _wrong_training(
     return training_flops
 
 
+class _Step(NamedTuple):
+    """A step's batch, and what the parts of its forward pass take."""
+
+    batch: int
+    attention: float
+    mlp: float
+    head: float
+    scores: float
+
+
+def _wrong_parts(
+    frozen: Callable[[_Step], float] = lambda step: (
+        step.attention + step.mlp + step.head + step.scores
+    ),
+    recomputed: Callable[[_Step], float] = lambda step: step.attention + step.mlp,
+) -> Callable[..., float]:
+    """`training_flops` with the backward pass of LoRA or the recomputation changed."""
+
+    def training_flops(
+        shape: Shape, batch: int, seq: int, method: str = "full", checkpointing: bool = False
+    ) -> float:
+        _checked_method(method)
+        parts = (
+            _attention_in_one_formula(shape, seq),
+            _mlp_layer_by_layer(shape, seq),
+            _head(shape, seq),
+            _scores(shape, seq),
+        )
+        step = _Step(batch, *(batch * each for each in parts))
+        ahead = step.attention + step.mlp + step.head
+        back = 2 * ahead if method == "full" else frozen(step)
+        return ahead + back + (recomputed(step) if checkpointing else 0)
+
+    return training_flops
+
+
 def _checked_method(method: str) -> None:
     if method not in ("full", "lora", "qlora"):
         raise ValueError(f"method is {method}")
@@ -846,11 +970,19 @@ training_flops = Check(
     reference=flops.training_flops,
     public=[
         *part(FULL, [case(TOY, 1, 5), case(SHOWN[0], 1, 512), case(SHOWN[1], 2, 1024)]),
-        *part(CHECKPOINTED, [case(TOY, 1, 5, "full", True), case(SHOWN[1], 1, 2048, "full", True)]),
+        *part(
+            CHECKPOINTED,
+            [
+                case(TOY, 1, 5, "full", True),
+                case(TOY, 3, 5, "full", True),
+                case(SHOWN[1], 1, 2048, "full", True),
+            ],
+        ),
         *part(
             LORA,
             [
                 case(TOY, 1, 5, "lora"),
+                case(TOY, 3, 5, "lora"),
                 case(SHOWN[0], 1, 1024, "lora"),
                 case(SHOWN[1], 2, 512, "qlora", True),
             ],
@@ -887,6 +1019,33 @@ training_flops = Check(
             _wrong_training(frozen=lambda ahead, scores: ahead),
             "Attention's scores have no weights to freeze: queries, keys and values all need their gradients, under LoRA "
             "too.",
+        ),
+        Misconception(
+            "scores of one sequence under LoRA",
+            _wrong_parts(
+                frozen=lambda step: step.attention + step.mlp + step.head + step.scores / step.batch
+            ),
+            "Under LoRA you add the scores of one sequence. Each sequence of the batch has its own.",
+        ),
+        Misconception(
+            "all of attention doubled under LoRA",
+            _wrong_parts(frozen=lambda step: 2 * step.attention + step.mlp + step.head),
+            "Attention's four projections have frozen weights as well. Only the two products without weights need both gradients.",
+        ),
+        Misconception(
+            "one sequence recomputed",
+            _wrong_parts(recomputed=lambda step: (step.attention + step.mlp) / step.batch),
+            "You recompute one sequence. The layers run again for the whole batch.",
+        ),
+        Misconception(
+            "the MLP alone recomputed",
+            _wrong_parts(recomputed=lambda step: step.mlp),
+            "A layer is attention and MLP. Both run once more.",
+        ),
+        Misconception(
+            "attention alone recomputed",
+            _wrong_parts(recomputed=lambda step: step.attention),
+            "A layer is attention and MLP. Both of them run once more.",
         ),
         Misconception(
             "LoRA without a backward pass",
@@ -1010,7 +1169,7 @@ training_seconds = Check(
     reference=roofline.training_seconds,
     public=[
         *part(NUMBERS, [case(6e15, 60e12, 0.5), case(3.14e23, 312e12, 0.4), case(1e15, 65e12, 1)]),
-        *part(BAD_INPUT, [case(6e15, 60e12, 40), case(6e15, 60e12, 0)]),
+        *part(BAD_INPUT, [case(6e15, 60e12, 40), case(6e15, 60e12, 0), case(6e15, 60e12, -0.5)]),
     ],
     hidden=_hidden_seconds,
     tolerance=ROUNDING,
@@ -1021,6 +1180,14 @@ training_seconds = Check(
             lambda flops, peak_flops_per_s, mfu: flops / (peak_flops_per_s * mfu),
             "The seconds are right, but 0, a negative number or a percentage is accepted for `mfu`. Raise ValueError for "
             "all three.",
+        ),
+        Misconception(
+            "negative utilization accepted",
+            lambda flops, peak_flops_per_s, mfu: (
+                roofline.training_seconds(flops, peak_flops_per_s, mfu if mfu >= 0 else -mfu)
+                * (1 if mfu >= 0 else -1)
+            ),
+            "A negative `mfu` gives negative seconds. Refuse whatever is not above 0.",
         ),
         Misconception(
             "percentage",
@@ -1067,15 +1234,25 @@ _PALM = (238_300 * (6 * 540.35e9 + 12 * 118 * 48 * 256 * 2048), 1, 6144 * 275e12
 
 model_flops_utilization = Check(
     reference=roofline.model_flops_utilization,
-    public=[case(6e15, 200, 60e12), case(*_PALM), case(3.14e23, 2.5e9, 312e12)],
-    hidden=lambda draw: [
-        case(
-            (seconds := draw.real(2, 90_000)) * (peak := _draw_peak(draw)) * draw.real(0.05, 0.7),
-            seconds,
-            peak,
-        )
-        for _ in range(6)
+    public=[
+        case(6e15, 200, 60e12),
+        case(*_PALM),
+        case(3.14e23, 2.5e9, 312e12),
+        case(6e15, 80, 60e12),
     ],
+    hidden=lambda draw: (
+        [
+            case(
+                (seconds := draw.real(2, 90_000))
+                * (peak := _draw_peak(draw))
+                * draw.real(0.05, 0.7),
+                seconds,
+                peak,
+            )
+            for _ in range(5)
+        ]
+        + [case(draw.real(1.1, 3) * 1e15, 10.0, 1e14)]
+    ),
     tolerance=ROUNDING,
     misconceptions=[
         Misconception(
@@ -1084,9 +1261,14 @@ model_flops_utilization = Check(
             "Return a fraction, not a percentage: half of the peak is 0.5.",
         ),
         Misconception(
+            "cut off at 1",
+            lambda flops, seconds, peak_flops_per_s: min(1, flops / seconds / peak_flops_per_s),
+            "You cut off what is above 1. Such a share is impossible, and tells that an argument was wrong: return it as it is.",
+        ),
+        Misconception(
             "upside down",
             lambda flops, seconds, peak_flops_per_s: peak_flops_per_s * seconds / flops,
-            "You divided what was possible by what was reached. Utilization is at most 1.",
+            "You divided what was possible by what was reached. It is the other way round.",
         ),
         Misconception(
             "speed reached",
@@ -1174,7 +1356,9 @@ def _hidden_bound(draw: Draw) -> list[Case]:
         bytes_moved = float(draw.log_integer(10**6, 10**11))
         at_ridge = bytes_moved * peak / bandwidth
         cases.append(case(draw.real(low, high) * at_ridge, bytes_moved, peak, bandwidth))
-    return cases
+    # At the ridge itself, in whole numbers that floats hold exactly.
+    ridge, bandwidth, bytes_moved = draw.integer(50, 400), draw.integer(2, 40) * 1e11, 10.0**9
+    return [*cases, case(ridge * bytes_moved, bytes_moved, ridge * bandwidth, bandwidth)]
 
 
 def _bound_by_ridge(
@@ -1199,9 +1383,9 @@ def _bound_by_the_slower(
 is_memory_bound = Check(
     reference=roofline.is_memory_bound,
     public=[
-        # Gemma 3 4B on a T4 in 16 bits: one token alone, and a prompt of 1,024.
-        case(7.76e9, 7.76e9, 65e12, 320e9),
-        case(1024 * 7.76e9, 7.76e9, 65e12, 320e9),
+        case(3e9, 5e9, 60e12, 300e9),
+        case(4000e9, 5e9, 60e12, 300e9),
+        case(6e12, 30e9, 60e12, 300e9),
         case(3000e9, 1e9, 65e12, 320e9),
         case(1e9, 4e9, 65e12, 320e9),
         case(150e9, 1e9, 65e12, 320e9),
@@ -1219,6 +1403,13 @@ is_memory_bound = Check(
             "never memory-bound",
             lambda flops, bytes_moved, peak_flops_per_s, bandwidth_bytes_per_s: False,
             "You call no case memory-bound. With few operations for each byte, the memory takes longer.",
+        ),
+        Misconception(
+            "memory-bound at the ridge",
+            lambda flops, bytes_moved, peak_flops_per_s, bandwidth_bytes_per_s: (
+                bytes_moved / bandwidth_bytes_per_s >= flops / peak_flops_per_s
+            ),
+            "Where both take the same time, moving the bytes does not take longer.",
         ),
         Misconception(
             "upside down",

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import ast
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gradelib.judging import LocalAnswer, judge
 from gradelib.shapes import Shape
 from solutions import flops
 from solutions.checks.counting_flops import (
     TOY,
     arithmetic_intensity,
+    attended_pairs,
+    attention_flops,
     is_memory_bound,
     model_flops_utilization,
+    training_flops,
     training_flops_6nd,
     training_seconds,
 )
@@ -181,9 +186,13 @@ def test_the_marking_guide_states_the_right_numbers() -> None:
     gap -= flops.training_flops(shape, 1, 1024, "lora")
     share = flops.training_flops(shape, 1, 1024, "lora") / flops.training_flops(shape, 1, 1024)
     assert f"about {share:.2f} of a full step" in guide
-    assert f"{adapters:,} = {3 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
+    assert f"times, {3 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
     assert f"a difference of {gap / 1e12:.3f} × 10¹²" in guide
-    assert f"the two agree: {4 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
+    assert f"4 · 2 · 1,024 · {adapters:,} = {4 * 2 * 1024 * adapters / 1e12:.3f} × 10¹²" in guide
+    assert literal("counted_by_pytorch")[-1][:-1] == ("4b", 2, 512, "lora", True)
+    again = STEPS[shape, 2, 512, "lora", True]["training_flops"]
+    again -= flops.training_flops(shape, 2, 512, "lora", True)
+    assert again == 4 * 2 * 1024 * adapters
     assert f"≈ {65e12 / 320e9:.0f}" in guide
     short = {
         (size, seq)
@@ -191,3 +200,38 @@ def test_the_marking_guide_states_the_right_numbers() -> None:
         if method == "full" and 6 * literal("params")[size] * batch * seq < 0.9 * counted
     }
     assert short == {("270m", 1024), ("270m", 8192), ("270m", 2048), ("4b", 8192), ("4b", 2048)}
+
+
+def test_the_text_tells_how_palms_operations_come_about() -> None:
+    a_token = 6 * 540.35e9 + 12 * 118 * 48 * 256 * 2048
+    text = " ".join(" ".join(cells()).split())
+    assert f"${a_token / 1e12:.3f} \\times 10^{{12}}$ a token" in text
+    assert f"${238_300 * a_token / 1e17:.2f} \\times 10^{{17}}$ a second" in text
+    work, seconds, peak = model_flops_utilization.public[1].args
+    assert (work, seconds, peak) == (238_300 * a_token, 1, 6144 * 275e12)
+
+
+def test_no_visible_case_answers_the_question_on_generating_text() -> None:
+    assert all(
+        one.args[2:] != (65e12, 320e9) or one.args[0] != one.args[1]
+        for one in is_memory_bound.public
+    )
+
+
+CHECKS = {
+    "attended_pairs": attended_pairs,
+    "attention_flops": attention_flops,
+    "training_flops": training_flops,
+    "training_seconds": training_seconds,
+    "model_flops_utilization": model_flops_utilization,
+    "is_memory_bound": is_memory_bound,
+}
+
+
+@pytest.mark.parametrize("task", CHECKS)
+def test_hidden_cases_alone_reject_every_known_wrong_answer(task: str) -> None:
+    for number in range(3):
+        check = CHECKS[task].prepare(task, f"course {number}")
+        hidden = replace(check, cases=tuple(one for one in check.cases if not one.visible))
+        for known in CHECKS[task].misconceptions:
+            assert not judge(LocalAnswer(known.wrong), hidden), known.id
