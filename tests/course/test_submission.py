@@ -555,7 +555,7 @@ HOSTILE = {
 def test_reading_a_hostile_notebook_takes_seconds(layout: Layout, name: str) -> None:
     made = answered(layout.notebook, RIGHT, _after("packed_bytes", *HOSTILE[name]))
     data = json.dumps(made).encode()
-    begun = time.monotonic()
+    begun = time.process_time()
     submission = read_submission(data, layout)
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20
     assert _runs(submission)["packed_bytes"](3, 4) == 2
