@@ -426,6 +426,12 @@ def _weights_without_4_bits(params: int, dtype: str) -> float:
     return memory.weight_bytes(params, dtype)
 
 
+def _weights_refusing_4_bits(params: int, dtype: str) -> float:
+    if "nf4" in dtype:
+        raise ValueError(dtype)
+    return memory.weight_bytes(params, dtype)
+
+
 def _weights_of_some(params: int, dtype: str) -> float:
     if params == 0:
         raise ValueError("no parameters")
@@ -542,6 +548,11 @@ weight_bytes = Check(
             "KeyError for 4 bits",
             _weights_without_4_bits,
             "`BITS` lacks the 4-bit formats, since their scales depend on the number of weights. Work them out from the text.",
+        ),
+        Misconception(
+            "4-bit formats refused",
+            _weights_refusing_4_bits,
+            "The 4-bit formats are in the task's table, though not in `BITS`: work out their codes and scales from the text.",
         ),
         Misconception(
             "last block dropped",
