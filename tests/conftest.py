@@ -86,3 +86,10 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
         yield started
         started.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names with an address in them: the test workers would not agree on the tests there are."""
+    moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if moving:
+        raise pytest.UsageError(f"give these tests `ids` of their own: {moving[:3]}")

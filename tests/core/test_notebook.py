@@ -69,7 +69,6 @@ def unnamed(w, h):
 @pytest.mark.parametrize(
     "given",
     [("area",), (area,), (unnamed,), (area, "area"), (None, area), (["area"], area), (6, 7)],
-    ids=str,
 )
 def test_a_check_called_otherwise_says_how_it_is_called(check, given):
     with pytest.raises(TypeError, match=r'in quotes, and then your answer: check\("area", area\)$'):
