@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gradelib.shapes import Shape
@@ -208,6 +208,8 @@ def test_the_parts_are_whole_and_add_up_to_the_peak(arguments: dict[str, Any]) -
 
 @given(settings, st.sampled_from(["batch", "seq", "accumulation", "rank"]))
 def test_a_larger_setting_never_takes_less(arguments: dict[str, Any], grown: str) -> None:
+    # Adapters that grow past bitsandbytes' `min_8bit_size` get 8-bit states, and then take less.
+    assume(grown != "rank" or "8bit" not in arguments["optimizer"])
     smaller = training_memory(Training(**arguments)).total_bytes
     larger = training_memory(Training(**(arguments | {grown: arguments[grown] + 1}))).total_bytes
     assert smaller <= larger

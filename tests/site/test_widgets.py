@@ -928,7 +928,7 @@ def test_the_ledger_says_which_layers_a_t4_cannot_fuse(
 ) -> None:
     page = open_tab("memory_ledger", f"#memory_ledger?{words}")
     note = page.locator(".w-note", has_text="On a T4").inner_text()
-    assert f"{layers} of the " in note if layers else "every layer" in note
+    assert f"On a T4, {layers} of " in note if layers else "every layer" in note
     page.get_by_label("Attention").select_option("eager")
     assert page.locator(".w-note", has_text="On a T4").count() == 0
 
