@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +12,7 @@ from solutions.batching import batches_flops, pack, padding_waste
 from solutions.flops import training_flops
 from solutions.implementations.batching import collate
 from solutions.layers import head_layer, linear_layers
+from tests.core.test_criteria import fewest_of_all_orders
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
@@ -49,22 +48,9 @@ def test_packing_keeps_every_sequence_whole(lengths: list[int], max_length: int)
     assert all(sum(lengths[i] for i in row) <= max_length for row in rows)
 
 
-def fewest_rows(lengths: list[int], room: int) -> int:
-    """The best over all orders of next fit, which some order makes optimal."""
-    best = len(lengths)
-    for order in permutations(lengths):
-        rows, used = 1, 0
-        for length in order:
-            if used + length > room:
-                rows, used = rows + 1, 0
-            used += length
-        best = min(best, rows)
-    return best
-
-
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=6), st.integers(10, 20))
 def test_packing_needs_few_rows(lengths: list[int], room: int) -> None:
-    assert 9 * len(pack(lengths, room)) <= 11 * fewest_rows(lengths, room) + 6
+    assert 9 * len(pack(lengths, room)) <= 11 * fewest_of_all_orders(lengths, room) + 6
 
 
 def test_packing_beats_padding_on_uneven_sequences() -> None:
